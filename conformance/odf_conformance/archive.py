@@ -15,7 +15,7 @@ from typing import Any
 from odf_protocol.errors import NodeError
 
 from .chains import Block, Chain, hash_of
-from .websocket import GaveUp, Why
+from .websocket import CloseReason, GaveUp
 
 RECORD = 512
 MEDIA_TYPE = "application/tar+gzip"
@@ -138,7 +138,7 @@ def to_push(chain: Chain, remote: str | None, *, force: bool) -> int:
     if known is not None:
         return known + 1
     if not force:
-        raise GaveUp(Why.INVALID_INTERVAL, "the remote head is not in this chain")
+        raise GaveUp(CloseReason.INVALID_INTERVAL, "the remote head is not in this chain")
     return 0
 
 
@@ -173,14 +173,14 @@ def unpacked(blocks: dict[str, Any]) -> list[Block]:
     try:
         entries = opened(blocks)
     except BadArchive as broken:
-        raise GaveUp(Why.INTERNAL, str(broken)) from None
+        raise GaveUp(CloseReason.INTERNAL, str(broken)) from None
     found = list[Block]()
     for name, raw in entries:
         if hash_of(raw) != name:
-            raise GaveUp(Why.CORRUPTED, f"block {name} has other content")
+            raise GaveUp(CloseReason.CORRUPTED, f"block {name} has other content")
         block = decoded(raw)
         if found and (block.prev, block.number) != (found[-1].hash, found[-1].number + 1):
-            raise GaveUp(Why.INTERNAL, "the blocks are not in the order of the chain")
+            raise GaveUp(CloseReason.INTERNAL, "the blocks are not in the order of the chain")
         found.append(block)
     return found
 
@@ -194,11 +194,11 @@ def joined(local: Chain, blocks: Sequence[Block]) -> list[Block]:
     if first.prev is None:
         theirs = Chain(list(blocks)).seed
         if local.blocks and theirs != local.seed:
-            raise GaveUp(Why.OVERWRITE_SEED)
+            raise GaveUp(CloseReason.OVERWRITE_SEED)
         return list(blocks)
     known = local.position(first.prev)
     if known is None or first.number != known + 1:
-        raise GaveUp(Why.INTERNAL, "the blocks do not continue this chain")
+        raise GaveUp(CloseReason.INTERNAL, "the blocks do not continue this chain")
     return [*local.blocks[: known + 1], *blocks]
 
 
@@ -207,4 +207,4 @@ def decoded(raw: bytes) -> Block:
     try:
         return Block.of(raw)
     except NodeError as broken:
-        raise GaveUp(Why.CORRUPTED, broken.message) from None
+        raise GaveUp(CloseReason.CORRUPTED, broken.message) from None

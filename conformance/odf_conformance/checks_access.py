@@ -8,9 +8,9 @@ from .chains import CHECKPOINTS, hash_of, ten_records
 from .http import request
 from .node import (
     Check,
-    Need,
+    NodeNeed,
     NodeUnderTest,
-    Published,
+    PublishedChain,
     check,
     expect,
     expect_answer,
@@ -78,7 +78,7 @@ def status_for(node: NodeUnderTest, caller: str, visibility: str, action: str, s
             expect_answer(node.ask("POST", made.url + "ingest", token, b"[]"), status)
 
 
-def _dataset(node: NodeUnderTest, visibility: str) -> Published:
+def _dataset(node: NodeUnderTest, visibility: str) -> PublishedChain:
     return node.shown if visibility == PUBLIC else node.base("ten records", ten_records)
 
 
@@ -92,9 +92,9 @@ def _upgrade(url: str, token: str | None) -> int:
 
 
 def _line(id: str, caller: str, visibility: str, action: str, status: int) -> Check:  # noqa: A002
-    needs = [Need.WRITING]
-    needs += [Need.OTHER] if caller == "stranger" else []
-    needs += [Need.MULTI] if visibility == PRIVATE and caller != "owner" else []
+    needs = [NodeNeed.WRITING]
+    needs += [NodeNeed.OTHER] if caller == "stranger" else []
+    needs += [NodeNeed.MULTI] if visibility == PRIVATE and caller != "owner" else []
     who = {"anonymous": "anybody", "stranger": "another account", "owner": "the owner"}[caller]
     hides = action == PUSH and status == 404
     answer = "404, or as that of a missing one" if hides else status
@@ -230,7 +230,7 @@ def an_expired_token_creates_nothing(node: NodeUnderTest) -> None:
     expect("status of the upgrade", _upgrade(url, WRONG_TOKEN), 401)
 
 
-WRITING, EXPIRED = Need.WRITING, Need.EXPIRED
+WRITING, EXPIRED = NodeNeed.WRITING, NodeNeed.EXPIRED
 CHECKS = (
     check("H01", a_request_without_a_header_is_anonymous),
     check("H02", a_valid_token_stands_for_its_account, WRITING),

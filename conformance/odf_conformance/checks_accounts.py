@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .http import Answer, request
-from .node import Need, NodeUnderTest, check, expect, expect_answer, expect_true, json_of
+from .node import NodeNeed, NodeUnderTest, check, expect, expect_answer, expect_true, json_of
 
 PREPARE = "/platform/file/upload/prepare"
 NO_TOKEN = "No authentication token provided"  # noqa: S105
@@ -147,7 +147,7 @@ def a_form_with_another_part_is_refused(node: NodeUnderTest) -> None:
         expect_answer(request("POST", plan["uploadUrl"], headers, body), 400, message=said)
 
 
-WRITING, OTHER, PASSWORD = Need.WRITING, Need.OTHER, Need.PASSWORD
+WRITING, OTHER, PASSWORD = NodeNeed.WRITING, NodeNeed.OTHER, NodeNeed.PASSWORD
 CHECKS = (
     check("L01", a_password_gives_a_token_that_validates, WRITING, PASSWORD),
     check("L02", a_wrong_password_is_rejected, WRITING),

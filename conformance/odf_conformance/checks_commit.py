@@ -15,9 +15,9 @@ from .archive import batch, header, pack, push_request
 from .chains import Block, described, evolved, object_name, seeded, ten_records
 from .node import (
     Check,
-    Need,
+    NodeNeed,
     NodeUnderTest,
-    Published,
+    PublishedChain,
     check,
     expect,
     expect_identical,
@@ -33,13 +33,13 @@ from .violations import (
     expect_refused,
     objects_message,
 )
-from .websocket import COMPLETE, RUNNING, Closed, Exchange, GaveUp, Why
+from .websocket import COMPLETE, RUNNING, Closed, CloseReason, Exchange, GaveUp
 
 MAX_REASON = 123
 COLLISION_BYTES = 119
 
 
-def _opened(exchange: Exchange, made: Published | None, blocks: list[Block]) -> Any:
+def _opened(exchange: Exchange, made: PublishedChain | None, blocks: list[Block]) -> Any:
     """Run a push up to the response to its objects request."""
     remote = None if made is None else made.chain.head
     exchange.ask(push_request(blocks, remote), shapes.PUSH_RESPONSE)
@@ -50,7 +50,7 @@ def _opened(exchange: Exchange, made: Published | None, blocks: list[Block]) -> 
 
 
 def a_slow_upload_is_asked_for_its_progress(node: NodeUnderTest) -> None:
-    made = Published(node.fresh(), seeded())
+    made = PublishedChain(node.fresh(), seeded())
     with node.mimic(made.url).exchange("push") as exchange:
         _opened(exchange, None, made.chain.blocks)
         ticks, end = 0, time.monotonic() + 2.5 * node.progress_s
@@ -68,7 +68,7 @@ def a_slow_upload_is_asked_for_its_progress(node: NodeUnderTest) -> None:
 
 
 def nothing_is_asked_between_the_end_of_uploads_and_the_confirmation(node: NodeUnderTest) -> None:
-    made = Published(node.fresh(), seeded())
+    made = PublishedChain(node.fresh(), seeded())
     with node.mimic(made.url).exchange("push") as exchange:
         _opened(exchange, None, made.chain.blocks)
         exchange.say(COMPLETE)
@@ -85,7 +85,7 @@ def a_stale_head_is_told_with_both_heads(node: NodeUnderTest) -> None:
     more = made.chain.copy().add(described("late"))
     for claimed in (stale, None):
         with (
-            gives_up(Why.INTERNAL, actual_head=claimed, expected_head=made.chain.head),
+            gives_up(CloseReason.INTERNAL, actual_head=claimed, expected_head=made.chain.head),
             node.mimic(made.url).exchange("push") as exchange,
         ):
             asked = push_request(more.blocks[4:], claimed)
@@ -198,7 +198,7 @@ def of_two_pushes_on_one_head_one_wins(node: NodeUnderTest) -> None:
             exchange.say(COMPLETE)
         done = list(pool.map(_finished, (first, second)))
     expect("pushes confirmed", sum(done), 1)
-    expect_identical(node, Published(made.url, sides[done.index(True)]))
+    expect_identical(node, PublishedChain(made.url, sides[done.index(True)]))
 
 
 def _finished(exchange: Exchange) -> bool:
@@ -213,7 +213,7 @@ def _finished(exchange: Exchange) -> bool:
 
 
 def objects_may_be_named_in_several_rounds(node: NodeUnderTest) -> None:
-    made = Published(node.fresh(), ten_records())
+    made = PublishedChain(node.fresh(), ten_records())
     mimic, chain = node.mimic(made.url), made.chain
     with mimic.exchange("push") as exchange:
         exchange.ask(push_request(chain.blocks, None), shapes.PUSH_RESPONSE)
@@ -230,7 +230,7 @@ def objects_may_be_named_in_several_rounds(node: NodeUnderTest) -> None:
 
 
 def a_push_that_broke_off_is_finished_from_its_seed(node: NodeUnderTest) -> None:
-    made = Published(node.fresh(), ten_records())
+    made = PublishedChain(node.fresh(), ten_records())
     mimic, chain = node.mimic(made.url), made.chain
     with mimic.exchange("push") as exchange:
         strategies = _opened(exchange, None, chain.blocks)
@@ -244,7 +244,7 @@ def a_push_that_broke_off_is_finished_from_its_seed(node: NodeUnderTest) -> None
 
 
 def a_push_may_end_before_anything_is_made(node: NodeUnderTest) -> None:
-    made = Published(node.fresh(), ten_records())
+    made = PublishedChain(node.fresh(), ten_records())
     mimic = node.mimic(made.url)
     with mimic.exchange("push") as exchange:
         exchange.ask(push_request(made.chain.blocks, None), shapes.PUSH_RESPONSE)
@@ -298,7 +298,7 @@ def the_datasets_rules_are_broken_on_are_fine(node: NodeUnderTest) -> None:
     """
     for name, make in BASES.items():
         made = node.base(name, make)
-        more = Published(node.publish(make()).url, made.chain)
+        more = PublishedChain(node.publish(make()).url, made.chain)
         expect_true(f"{name} has no head", node.mimic(more.url).head())
     try:
         again = node.publish(ten_records())
@@ -309,15 +309,15 @@ def the_datasets_rules_are_broken_on_are_fine(node: NodeUnderTest) -> None:
 
 def _batch(what: str) -> Check:
     run = partial(a_batch_is_refused, what=what)
-    return check("Z15", run, Need.WRITING, title=f"a batch {what} is refused")
+    return check("Z15", run, NodeNeed.WRITING, title=f"a batch {what} is refused")
 
 
 def _rule(what: str, base: str, broken: Broken) -> Check:
     run = partial(a_rule_is_kept, base=base, broken=broken)
-    return check("Z29", run, Need.WRITING, title=f"{what} is refused")
+    return check("Z29", run, NodeNeed.WRITING, title=f"{what} is refused")
 
 
-WRITING, PATIENCE = Need.WRITING, Need.PATIENCE
+WRITING, PATIENCE = NodeNeed.WRITING, NodeNeed.PATIENCE
 CHECKS = (
     check("Z10", a_slow_upload_is_asked_for_its_progress, WRITING, PATIENCE),
     check(

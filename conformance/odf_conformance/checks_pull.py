@@ -21,8 +21,17 @@ from .chains import (
     without_data,
 )
 from .mimic import Mimic
-from .node import Need, NodeUnderTest, Published, check, expect, expect_true, gives_up, path_of
-from .websocket import HandshakeRefused, Result, WebSocket, Why
+from .node import (
+    NodeNeed,
+    NodeUnderTest,
+    PublishedChain,
+    check,
+    expect,
+    expect_true,
+    gives_up,
+    path_of,
+)
+from .websocket import CloseReason, HandshakeRefused, Result, WebSocket
 
 UNKNOWN = "f1620" + "ab" * 32
 
@@ -72,7 +81,7 @@ def a_client_that_is_ahead_is_told_the_interval_is_invalid(node: NodeUnderTest) 
     made = node.publish(without_data())
     local = made.chain.copy().add(described("mine"))
     before = local.copy()
-    with gives_up(Why.DIVERGED, head=made.chain.head, tail=local.head):
+    with gives_up(CloseReason.DIVERGED, head=made.chain.head, tail=local.head):
         node.mimic(made.url).pull(local)
     expect_true("the local chain changed", local == before)
 
@@ -132,7 +141,7 @@ def pull_strategies(mimic: Mimic, files: list[dict[str, Any]]) -> list[dict[str,
     return found
 
 
-def push_strategies(mimic: Mimic, made: Published, more: Chain, files: Any) -> Any:
+def push_strategies(mimic: Mimic, made: PublishedChain, more: Chain, files: Any) -> Any:
     """Push the blocks of `more`, return the node's strategies for these files, and end the push."""
     blocks = more.blocks[len(made.chain.blocks) :]
     with mimic.exchange("push") as exchange:
@@ -210,7 +219,7 @@ def unknown_objects_are_uploaded_with_the_callers_own_token(node: NodeUnderTest)
         expect_link(strategy["upload_to"], path, node.token)
 
 
-def _one_more(made: Published) -> Chain:
+def _one_more(made: PublishedChain) -> Chain:
     return made.chain.copy().add(described("one more"))
 
 
@@ -235,7 +244,7 @@ def a_pull_up_to_an_unknown_block_is_an_internal_error_in_text(node: NodeUnderTe
     expect("phase", reply["Err"]["Internal"]["phase"], {"Pull": "InitialRequest"})
 
 
-WRITING = Need.WRITING
+WRITING = NodeNeed.WRITING
 CHECKS = (
     check("A01", a_client_with_nothing_receives_everything),
     check("A02", a_seed_alone_is_pulled_without_asking_for_objects, WRITING),

@@ -24,16 +24,16 @@ from .checks_pull import expect_refused_version
 from .http import follow
 from .node import (
     Deviation,
-    Need,
+    NodeNeed,
     NodeUnderTest,
-    Published,
+    PublishedChain,
     check,
     expect,
     expect_identical,
     expect_true,
     gives_up,
 )
-from .websocket import GaveUp, Result, Why
+from .websocket import CloseReason, GaveUp, Result
 
 
 def ask(origin: str, path: str, token: str | None) -> Any | None:
@@ -45,7 +45,7 @@ def ask(origin: str, path: str, token: str | None) -> Any | None:
     try:
         return json.loads(answer.body)
     except ValueError:
-        raise GaveUp(Why.INTERNAL, f"{path}: HTTP {answer.status} without JSON") from None
+        raise GaveUp(CloseReason.INTERNAL, f"{path}: HTTP {answer.status} without JSON") from None
 
 
 def account_segment(repository: str, token: str | None) -> str | None:
@@ -57,7 +57,7 @@ def account_segment(repository: str, token: str | None) -> str | None:
     if me is None:
         return None
     if "accountName" not in me:
-        raise GaveUp(Why.INTERNAL, "/accounts/me names no account")
+        raise GaveUp(CloseReason.INTERNAL, "/accounts/me names no account")
     return str(me["accountName"])
 
 
@@ -81,8 +81,8 @@ def a_public_push_creates_a_dataset_anybody_reads(node: NodeUnderTest) -> None:
     expect("head for anybody", node.mimic(made.url, "").head(), made.chain.head)
 
 
-def _expect_created(node: NodeUnderTest, visibility: str) -> Published:
-    made = Published(node.fresh(), ten_records())
+def _expect_created(node: NodeUnderTest, visibility: str) -> PublishedChain:
+    made = PublishedChain(node.fresh(), ten_records())
     mimic = node.mimic(made.url)
     result = mimic.push(made.chain, visibility=visibility)
     expect("result", result, Result(None, made.chain.head or "", 4))
@@ -92,7 +92,7 @@ def _expect_created(node: NodeUnderTest, visibility: str) -> Published:
 
 
 def a_seed_alone_is_pushed(node: NodeUnderTest) -> None:
-    made = Published(node.fresh(), seeded())
+    made = PublishedChain(node.fresh(), seeded())
     result = node.mimic(made.url).push(made.chain)
     expect("result", result, Result(None, made.chain.head or "", 1))
     expect_identical(node, made)
@@ -107,7 +107,7 @@ def equal_heads_open_no_websocket(node: NodeUnderTest) -> None:
 
 def only_the_new_blocks_are_pushed(node: NodeUnderTest) -> None:
     before = node.publish(without_data())
-    after = Published(before.url, evolved(before.chain))
+    after = PublishedChain(before.url, evolved(before.chain))
     result = node.mimic(before.url).push(after.chain)
     expect("result", result, Result(before.chain.head, after.chain.head or "", 2))
     expect_identical(node, after)
@@ -116,8 +116,8 @@ def only_the_new_blocks_are_pushed(node: NodeUnderTest) -> None:
 def a_compacted_history_is_pushed_by_force(node: NodeUnderTest) -> None:
     key = os.urandom(32)
     old = node.publish(grown(key))
-    new = Published(old.url, compacted(key))
-    with gives_up(Why.INVALID_INTERVAL):
+    new = PublishedChain(old.url, compacted(key))
+    with gives_up(CloseReason.INVALID_INTERVAL):
         node.mimic(old.url).push(new.chain)
     result = node.mimic(old.url).push(new.chain, force=True)
     expect("result", result, Result(old.chain.head, new.chain.head or "", 4))
@@ -127,14 +127,14 @@ def a_compacted_history_is_pushed_by_force(node: NodeUnderTest) -> None:
 def a_node_that_is_ahead_is_left_alone(node: NodeUnderTest) -> None:
     before = without_data()
     ahead = node.publish(before.copy().add(described("theirs")))
-    with gives_up(Why.INVALID_INTERVAL):
+    with gives_up(CloseReason.INVALID_INTERVAL):
         node.mimic(ahead.url).push(before)
     expect("head", node.mimic(ahead.url).head(), ahead.chain.head)
 
 
 def objects_that_arrived_before_are_skipped(node: NodeUnderTest) -> None:
     before = node.publish(without_data())
-    after = Published(before.url, evolved(before.chain))
+    after = PublishedChain(before.url, evolved(before.chain))
     for (folder, name), content in after.chain.objects.items():
         put = node.ask("PUT", f"{before.url}{folder}/{name}", node.token, content)
         expect("upload", put.status, 200)
@@ -155,12 +155,12 @@ def a_push_to_a_repository_finds_its_address_by_three_lookups(node: NodeUnderTes
 
 
 def a_push_without_a_token_is_unauthenticated(node: NodeUnderTest) -> None:
-    with gives_up(Why.UNAUTHENTICATED, status=401):
+    with gives_up(CloseReason.UNAUTHENTICATED, status=401):
         node.mimic(node.fresh(), "").push(seeded())
 
 
 def a_push_into_a_foreign_account_is_unauthorized(node: NodeUnderTest) -> None:
-    with gives_up(Why.UNAUTHORIZED, status=403):
+    with gives_up(CloseReason.UNAUTHORIZED, status=403):
         node.mimic(node.fresh("conformance-nobody")).push(seeded())
 
 
@@ -180,7 +180,7 @@ def _expect_hidden(node: NodeUnderTest, token: str | None) -> None:
     try:
         mimic.push(evolved(made.chain))
     except GaveUp as ended:
-        if ended.why is Why.NOT_FOUND:
+        if ended.why is CloseReason.NOT_FOUND:
             return
         with gives_up(ended.why, **ended.facts):  # as for a missing dataset, which tells even less
             missing.push(evolved(made.chain))
@@ -191,16 +191,16 @@ def _expect_hidden(node: NodeUnderTest, token: str | None) -> None:
 def an_id_has_one_name_on_a_node(node: NodeUnderTest) -> None:
     made = node.base("ten records", ten_records)
     elsewhere = node.mimic(node.fresh())
-    with gives_up(Why.REF_COLLISION, dataset_id=str(made.chain.id)):
+    with gives_up(CloseReason.REF_COLLISION, dataset_id=str(made.chain.id)):
         elsewhere.push(made.chain)
     expect("head at the second name", elsewhere.head(), None)
 
 
 def another_dataset_under_the_name_is_refused_even_by_force(node: NodeUnderTest) -> None:
     made, stranger = node.base("ten records", ten_records), ten_records()
-    with gives_up(Why.INVALID_INTERVAL):
+    with gives_up(CloseReason.INVALID_INTERVAL):
         node.mimic(made.url).push(stranger)
-    with gives_up(Why.OVERWRITE_SEED):
+    with gives_up(CloseReason.OVERWRITE_SEED):
         node.mimic(made.url).push(stranger, force=True)
     expect("head", node.mimic(made.url).head(), made.chain.head)
 
@@ -211,7 +211,7 @@ def another_version_is_refused_for_push(node: NodeUnderTest) -> None:
 
 def the_account_in_an_address_has_no_case(node: NodeUnderTest) -> None:
     account = (node.account or "").upper()
-    made = Published(node.fresh(account), seeded())
+    made = PublishedChain(node.fresh(account), seeded())
     expect("blocks", node.mimic(made.url).push(made.chain).num_blocks, 1)
     expect("head", node.mimic(made.url.replace(account, account.lower())).head(), made.chain.head)
 
@@ -221,7 +221,7 @@ def the_account_in_an_address_has_no_case(node: NodeUnderTest) -> None:
 
 def a_missing_dataset_is_not_found(node: NodeUnderTest) -> None:
     nothing = node.address("conformance-nothing-here")
-    with gives_up(Why.NOT_FOUND):
+    with gives_up(CloseReason.NOT_FOUND):
         node.mimic(nothing, "").simple_pull(Chain())
 
 
@@ -235,7 +235,7 @@ def a_first_simple_pull_receives_everything(node: NodeUnderTest) -> None:
 
 def a_simple_pull_into_what_is_ahead_is_told_by_how_much(node: NodeUnderTest) -> None:
     local = node.shown.chain.copy().add(described("one")).add(described("two"))
-    with gives_up(Why.AHEAD, by=2):
+    with gives_up(CloseReason.AHEAD, by=2):
         node.mimic(node.shown.url, "").simple_pull(local)
 
 
@@ -262,14 +262,14 @@ def a_remote_that_was_rewound_is_followed_by_force_only(node: NodeUnderTest) -> 
     mimic, short = node.mimic(made.url), ahead.upto(4)
     mimic.push(short, force=True)
     local = ahead.copy()
-    with gives_up(Why.AHEAD, by=1):
+    with gives_up(CloseReason.AHEAD, by=1):
         mimic.simple_pull(local)
     result = mimic.simple_pull(local, force=True)
     expect("result", result, Result(ahead.head, short.head or "", 4))
     expect_true("blocks differ", local.blocks == short.blocks)
 
 
-WRITING, MULTI, OTHER = Need.WRITING, Need.MULTI, Need.OTHER
+WRITING, MULTI, OTHER = NodeNeed.WRITING, NodeNeed.MULTI, NodeNeed.OTHER
 CHECKS = (
     check("B01", a_private_push_creates_an_identical_dataset, WRITING),
     check("B02", a_public_push_creates_a_dataset_anybody_reads, WRITING),

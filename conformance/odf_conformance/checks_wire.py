@@ -15,9 +15,9 @@ from .archive import batch, push_request
 from .chains import CHECKPOINTS, DATA, Chain, described, hash_of, seeded, ten_records, without_data
 from .http import Answer, request
 from .node import (
-    Need,
+    NodeNeed,
     NodeUnderTest,
-    Published,
+    PublishedChain,
     check,
     expect,
     expect_answer,
@@ -76,7 +76,7 @@ def blocks_of_the_older_version_keep_their_bytes(node: NodeUnderTest) -> None:
     expect_true("smart pull changed bytes", local == chain)
     again = made.chain.copy().add(described("newer"))
     node.mimic(made.url).push(again)
-    expect_identical(node, Published(made.url, again))
+    expect_identical(node, PublishedChain(made.url, again))
 
 
 def an_upload_is_held_to_its_hash_and_its_length(node: NodeUnderTest) -> None:
@@ -194,7 +194,7 @@ def an_event_time_that_is_none_is_a_bad_request(node: NodeUnderTest) -> None:
     expect_true("no message", json_of(answer).get("message"))
 
 
-def _post(node: NodeUnderTest, made: Published, *headers: tuple[str, str]) -> Answer:
+def _post(node: NodeUnderTest, made: PublishedChain, *headers: tuple[str, str]) -> Answer:
     given = [("authorization", f"Bearer {node.token}"), *headers]
     given.append(("content-type", "application/x-ndjson"))
     return request("POST", made.url + "ingest", given, b'{"city":"a"}\n')
@@ -220,7 +220,7 @@ def linked_objects_are_kept_and_served(node: NodeUnderTest) -> None:
     expect_answer(node.ask("GET", url, node.token), 200, body=linked)
 
 
-WRITING = Need.WRITING
+WRITING = NodeNeed.WRITING
 CHECKS = (
     check("Z01", the_head_is_a_bare_hash),
     check("Z02", only_head_is_a_reference),

@@ -5,7 +5,7 @@ how the server split the response into writes.
 
 TCP connections of the checks, and scissors that cut a connection at a chosen step.
 
-All higher layers use `Wire`, so that a test can end the connection before, in the middle of, or
+All higher layers use `HttpWire`, so that a test can end the connection before, in the middle of, or
 after any message. Each message has a step name; `Scissors.passed` collects the names.
 """
 
@@ -26,7 +26,7 @@ BULK_BYTES = 1 << 18
 TIMEOUT_S = 30.0
 
 
-class Disconnected(Exception):
+class PeerDisconnected(Exception):
     """The peer closed the connection, or sent nothing for too long."""
 
 
@@ -69,7 +69,7 @@ class Scissors:
 
 
 @dataclass(frozen=True)
-class Origin:
+class HttpOrigin:
     """Scheme, host and port of an address."""
 
     secure: bool
@@ -78,7 +78,7 @@ class Origin:
     authority: str
 
     @classmethod
-    def of(cls, url: str) -> Origin:
+    def of(cls, url: str) -> HttpOrigin:
         parts = urlsplit(url)
         secure = parts.scheme in ("https", "wss")
         host = parts.hostname or ""
@@ -86,17 +86,17 @@ class Origin:
         return cls(secure, host, parts.port or (443 if secure else 80), authority)
 
 
-class Wire:
-    """One connection. A read returns bytes, or raises `Disconnected` or `Cut`."""
+class HttpWire:
+    """One connection. A read returns bytes, or raises `PeerDisconnected` or `Cut`."""
 
     def __init__(
-        self, origin: Origin, *, scissors: Scissors | None = None, timeout: float = TIMEOUT_S
+        self, origin: HttpOrigin, *, scissors: Scissors | None = None, timeout: float = TIMEOUT_S
     ) -> None:
         self.scissors = scissors
         try:
             plain = socket.create_connection((origin.host, origin.port), timeout=timeout)
         except OSError as failed:
-            raise Disconnected(f"no connection to {origin.authority}: {failed}") from None
+            raise PeerDisconnected(f"no connection to {origin.authority}: {failed}") from None
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = plain
         if origin.secure:
@@ -110,18 +110,18 @@ class Wire:
             self._socket.sendall(content[: portion.of(len(content))] if portion else content)
         except OSError as failed:
             if portion is None:
-                raise Disconnected(f"the peer hung up during {step!r}: {failed}") from None
+                raise PeerDisconnected(f"the peer hung up during {step!r}: {failed}") from None
         if portion:
             self._cut()
 
     def receive(self, most: int = READ_BYTES) -> bytes:
-        """Return some bytes. Raise `Disconnected` at the end of the stream."""
+        """Return some bytes. Raise `PeerDisconnected` at the end of the stream."""
         try:
             content = self._socket.recv(most)
         except OSError as failed:
-            raise Disconnected(f"nothing came: {failed}") from None
+            raise PeerDisconnected(f"nothing came: {failed}") from None
         if not content:
-            raise Disconnected("the peer hung up")
+            raise PeerDisconnected("the peer hung up")
         return content
 
     def heard(self, step: str, *portions: Portion) -> None:
@@ -215,8 +215,8 @@ def request(
     Raises:
         Disconnected, NotHttp: no complete response arrived. Cut: the scissors cut the connection.
     """
-    origin = Origin.of(url)
-    wire = Wire(origin, scissors=scissors, timeout=timeout)
+    origin = HttpOrigin.of(url)
+    wire = HttpWire(origin, scissors=scissors, timeout=timeout)
     try:
         length = [("content-length", str(len(body)))] if body is not None and announce else []
         wire.send(head_of(method, url, origin, [*headers, *length]) + (body or b""), step)
@@ -236,13 +236,13 @@ def follow(method: str, url: str, headers: Headers = (), **more: float) -> Answe
         if answer.status not in REDIRECTS or target is None:
             return answer
         onwards = urljoin(url, target)
-        if Origin.of(onwards) != Origin.of(url):
+        if HttpOrigin.of(onwards) != HttpOrigin.of(url):
             headers = [pair for pair in headers if pair[0].lower() != "authorization"]
         url = onwards
     raise NotHttp(f"more than {MAX_REDIRECTS} redirects")
 
 
-def head_of(method: str, url: str, origin: Origin, headers: Headers) -> bytes:
+def head_of(method: str, url: str, origin: HttpOrigin, headers: Headers) -> bytes:
     """Return request line and headers; `accept: */*` and the host are as in the reference."""
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -253,7 +253,7 @@ def head_of(method: str, url: str, origin: Origin, headers: Headers) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def read_head(wire: Wire) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
+def read_head(wire: HttpWire) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
     """Return the status, headers with lower-case names, and the bytes that were read after them."""
     got = b""
     while b"\r\n\r\n" not in got:
@@ -270,7 +270,7 @@ def read_head(wire: Wire) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
     return int(status[:3]), headers, rest
 
 
-def read_answer(wire: Wire, *, bodiless: bool) -> Answer:
+def read_answer(wire: HttpWire, *, bodiless: bool) -> Answer:
     """Read a whole response."""
     status, headers, rest = read_head(wire)
     while status in (100, 102, 103):
@@ -287,23 +287,23 @@ def read_answer(wire: Wire, *, bodiless: bool) -> Answer:
     return Answer(status, headers, body, rest)
 
 
-def _exactly(wire: Wire, got: bytes, size: int) -> bytes:
+def _exactly(wire: HttpWire, got: bytes, size: int) -> bytes:
     body = bytearray(got)
     while len(body) < size:
         body += wire.receive(BULK_BYTES)
     return bytes(body[:size])
 
 
-def _to_the_end(wire: Wire, got: bytes) -> bytes:
+def _to_the_end(wire: HttpWire, got: bytes) -> bytes:
     body = bytearray(got)
     try:
         while True:
             body += wire.receive(BULK_BYTES)
-    except Disconnected:
+    except PeerDisconnected:
         return bytes(body)
 
 
-def _chunks(wire: Wire, got: bytes) -> bytes:
+def _chunks(wire: HttpWire, got: bytes) -> bytes:
     buffer, body = bytearray(got), bytearray()
     while True:
         while b"\r\n" not in buffer:

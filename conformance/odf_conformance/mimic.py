@@ -20,15 +20,15 @@ from typing import Any
 from . import shapes
 from .archive import batch, decoded, joined, push_request, to_push, unpacked
 from .chains import CHECKPOINTS, Block, Chain, hash_of, object_name
-from .http import TIMEOUT_S, Answer, Disconnected, Headers, NotHttp, Scissors, follow, request
+from .http import TIMEOUT_S, Answer, Headers, NotHttp, PeerDisconnected, Scissors, follow, request
 from .shapes import Notes
 from .websocket import (
     COMPLETE,
     RUNNING,
+    CloseReason,
     Exchange,
     GaveUp,
     Result,
-    Why,
     hung_up,
     status_failure,
     unreadable,
@@ -66,7 +66,7 @@ class Mimic:
         self.trace.append(f"{method} {path.partition('/')[0]}")
         try:
             return follow(method, self.url + path, self.bearer, timeout=self.timeout)
-        except Disconnected as gone:
+        except PeerDisconnected as gone:
             raise hung_up(gone) from None
         except NotHttp as broken:
             raise unreadable(broken) from None
@@ -83,14 +83,16 @@ class Mimic:
                 scissors=self.scissors,
                 timeout=self.timeout,
             )
-        except Disconnected as gone:
+        except PeerDisconnected as gone:
             raise hung_up(gone) from None
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise GaveUp(Why.INTERNAL, f"refs/head: HTTP {answer.status}", status=answer.status)
+            raise GaveUp(
+                CloseReason.INTERNAL, f"refs/head: HTTP {answer.status}", status=answer.status
+            )
         if shapes.HASH.fullmatch(answer.text) is None:
-            raise GaveUp(Why.INTERNAL, f"refs/head is no hash: {answer.text[:100]!r}")
+            raise GaveUp(CloseReason.INTERNAL, f"refs/head is no hash: {answer.text[:100]!r}")
         return answer.text
 
     def exchange(self, path: str) -> Exchange:
@@ -104,7 +106,7 @@ class Mimic:
     def pull(self, local: Chain, *, force: bool = False, take: Take | None = None) -> Result:
         """Update `local` to the remote head, without objects for which `take` returns false."""
         if self.head() is None:
-            raise GaveUp(Why.NOT_FOUND)
+            raise GaveUp(CloseReason.NOT_FOUND)
         with self.exchange("pull") as exchange:
             asked = {
                 "begin_after": local.head,
@@ -133,7 +135,9 @@ class Mimic:
             answer = exchange.ask(asked, shapes.PULL_OBJECTS, "objects")
             strategies = answer["object_transfer_strategies"]
             if [strategy["object_file"] for strategy in strategies] != missing:
-                raise GaveUp(Why.INTERNAL, "the strategies are not those of the objects asked for")
+                raise GaveUp(
+                    CloseReason.INTERNAL, "the strategies are not those of the objects asked for"
+                )
             self._all(self._download, strategies, local)
         local.blocks = chain
 
@@ -145,7 +149,9 @@ class Mimic:
         headers = [(header["name"], header["value"]) for header in source["headers"]]
         answer = self._transfer("GET", source["url"], headers, f"get {folder}")
         if hash_of(answer.body) != name:
-            raise GaveUp(Why.CORRUPTED, f"{folder}/{name}: HTTP {answer.status}, other content")
+            raise GaveUp(
+                CloseReason.CORRUPTED, f"{folder}/{name}: HTTP {answer.status}, other content"
+            )
         local.objects[folder, name] = answer.body
 
     # --- smart push
@@ -169,7 +175,7 @@ class Mimic:
             confirmed = exchange.ask({}, shapes.EMPTY, "finish")
             if confirmed.get("closed"):
                 # the reference takes any JSON object for a confirmation; then its own Close fails
-                raise GaveUp(Why.INTERNAL, "sending after closing is not allowed")
+                raise GaveUp(CloseReason.INTERNAL, "sending after closing is not allowed")
             exchange.close("Client push flow succeeded")
         return Result(remote, chain.head or "", len(blocks))
 
@@ -205,7 +211,7 @@ class Mimic:
         content = chain.objects[folder, name]
         answer = self._transfer("PUT", target["url"], headers, f"put {folder}", content)
         if not 200 <= answer.status < 300:
-            raise GaveUp(Why.INTERNAL, f"upload of {folder}/{name}: HTTP {answer.status}")
+            raise GaveUp(CloseReason.INTERNAL, f"upload of {folder}/{name}: HTTP {answer.status}")
 
     def _transfer(
         self, method: str, url: str, headers: Headers, step: str, body: bytes | None = None
@@ -220,8 +226,8 @@ class Mimic:
                 scissors=self.scissors,
                 timeout=self.timeout,
             )
-        except Disconnected as gone:
-            raise GaveUp(Why.INTERNAL, str(gone)) from None
+        except PeerDisconnected as gone:
+            raise GaveUp(CloseReason.INTERNAL, str(gone)) from None
         except NotHttp as broken:
             raise unreadable(broken) from None
 
@@ -231,14 +237,14 @@ class Mimic:
         """Update `local` to the remote head, block by block."""
         remote = self.head()
         if remote is None:
-            raise GaveUp(Why.NOT_FOUND)
+            raise GaveUp(CloseReason.NOT_FOUND)
         old, new = local.head, self._blocks_down_to(remote, local)
         common = local.position(new[0].prev if new else remote)
         behind = len(local.blocks) - (0 if common is None else common + 1)
         if not force and behind and new:
-            raise GaveUp(Why.DIVERGED, source=len(new), destination=behind)
+            raise GaveUp(CloseReason.DIVERGED, source=len(new), destination=behind)
         if not force and behind:
-            raise GaveUp(Why.AHEAD, by=behind)
+            raise GaveUp(CloseReason.AHEAD, by=behind)
         if behind:
             new = self._blocks_down_to(remote, Chain())
         if not new:
@@ -271,7 +277,7 @@ class Mimic:
         if answer.status != 200:
             raise status_failure(answer, f"blocks/{name}")
         if hash_of(answer.body) != name:
-            raise GaveUp(Why.CORRUPTED, f"blocks/{name} has other content")
+            raise GaveUp(CloseReason.CORRUPTED, f"blocks/{name} has other content")
         return decoded(answer.body)
 
     def _copy(self, file: dict[str, Any], local: Chain) -> None:
@@ -279,11 +285,11 @@ class Mimic:
         answer = self.get(f"{folder}/{name}")
         if answer.status == 404:
             what = "checkpoint" if folder == CHECKPOINTS else "data"
-            raise GaveUp(Why.CORRUPTED, f"Source {what} file is missing")
+            raise GaveUp(CloseReason.CORRUPTED, f"Source {what} file is missing")
         if answer.status != 200:
             raise status_failure(answer, f"{folder}/{name}")
         if hash_of(answer.body) != name:
-            raise GaveUp(Why.CORRUPTED, f"{folder}/{name} has other content")
+            raise GaveUp(CloseReason.CORRUPTED, f"{folder}/{name} has other content")
         local.objects[folder, name] = answer.body
 
     def exists(self, folder: str, name: str) -> bool:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from .chains import Chain, ten_records
 from .http import Answer, follow, request
 from .mimic import Mimic
-from .websocket import GaveUp, Why
+from .websocket import CloseReason, GaveUp
 
 SAMPLE_BYTES = 16 * 1024 * 1024
 """Limit in bytes of objects that checks fetch from a dataset that they did not publish."""
@@ -25,7 +25,7 @@ class Deviation(Exception):
     """The node does not follow the protocol."""
 
 
-class Need(Enum):
+class NodeNeed(Enum):
     """What a check needs beyond a public dataset."""
 
     WRITING = "a token, and leave to publish datasets"
@@ -43,7 +43,7 @@ class Check:
     id: str
     """One number or several, such as `D12 D13`."""
     run: Callable[[NodeUnderTest], None]
-    needs: tuple[Need, ...] = ()
+    needs: tuple[NodeNeed, ...] = ()
     title: str = ""
 
     @property
@@ -52,12 +52,17 @@ class Check:
         return words[:1].upper() + words[1:]
 
 
-def check(id: str, run: Callable[[NodeUnderTest], None], *needs: Need, title: str = "") -> Check:  # noqa: A002
+def check(
+    id: str,  # noqa: A002
+    run: Callable[[NodeUnderTest], None],
+    *needs: NodeNeed,
+    title: str = "",
+) -> Check:
     return Check(id, run, needs, title)
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedChain:
     """A dataset on the node, and its expected content."""
 
     url: str
@@ -80,19 +85,19 @@ class NodeUnderTest:
     patience_s: float = 3.0
     progress_s: float = 10.0
     created: list[str] = field(default_factory=list)
-    _shown: Published | None = None
-    _bases: dict[str, Published] = field(default_factory=dict)
+    _shown: PublishedChain | None = None
+    _bases: dict[str, PublishedChain] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def missing(self, check: Check) -> Need | None:
+    def missing(self, check: Check) -> NodeNeed | None:
         """Return the first need of a check that this run does not meet."""
         there = {
-            Need.WRITING: self.token is not None and not self.read_only,
-            Need.MULTI: self.multi,
-            Need.OTHER: self.other is not None,
-            Need.PASSWORD: self.password is not None,
-            Need.EXPIRED: self.expired is not None,
-            Need.PATIENCE: self.patience_s >= 2.5 * self.progress_s,
+            NodeNeed.WRITING: self.token is not None and not self.read_only,
+            NodeNeed.MULTI: self.multi,
+            NodeNeed.OTHER: self.other is not None,
+            NodeNeed.PASSWORD: self.password is not None,
+            NodeNeed.EXPIRED: self.expired is not None,
+            NodeNeed.PATIENCE: self.patience_s >= 2.5 * self.progress_s,
         }
         return next((need for need in check.needs if not there[need]), None)
 
@@ -111,25 +116,25 @@ class NodeUnderTest:
         """Return a client with our token, or with another one; `""` means none."""
         return Mimic(url, self.token if token is None else token or None)
 
-    def publish(self, chain: Chain, visibility: str = "Private") -> Published:
+    def publish(self, chain: Chain, visibility: str = "Private") -> PublishedChain:
         """Push a chain to a new address."""
         url = self.fresh()
         self.mimic(url).push(chain, visibility=visibility)
-        return Published(url, chain)
+        return PublishedChain(url, chain)
 
     @property
-    def shown(self) -> Published:
+    def shown(self) -> PublishedChain:
         """A public dataset: the given one in its present state, or one that this run publishes."""
         with self._lock:
             if self._shown is None and self.dataset is not None:
                 chain = Chain()
                 Mimic(self.dataset).simple_pull(chain, take=_small)
-                self._shown = Published(self.dataset, chain)
+                self._shown = PublishedChain(self.dataset, chain)
             elif self._shown is None:
                 self._shown = self.publish(ten_records(), "Public")
             return self._shown
 
-    def base(self, name: str, make: Callable[[], Chain]) -> Published:
+    def base(self, name: str, make: Callable[[], Chain]) -> PublishedChain:
         """Return a dataset that checks share and do not change; the first call publishes it."""
         if name not in self._bases:
             self._bases[name] = self.publish(make())
@@ -193,7 +198,7 @@ def json_of(answer: Answer) -> dict[str, Any]:
 
 
 @contextmanager
-def gives_up(why: Why, **facts: object) -> Iterator[None]:
+def gives_up(why: CloseReason, **facts: object) -> Iterator[None]:
     """Check that the reference client fails with this error kind and at least these facts."""
     try:
         yield
@@ -205,7 +210,7 @@ def gives_up(why: Why, **facts: object) -> Iterator[None]:
     raise Deviation(f"the client succeeds, expected {why.value!r}")
 
 
-def expect_identical(node: NodeUnderTest, published: Published) -> None:
+def expect_identical(node: NodeUnderTest, published: PublishedChain) -> None:
     """Check that the node serves exactly this chain and its objects, byte for byte."""
     served = Chain()
     node.mimic(published.url).simple_pull(served)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from odf_protocol.errors import BadInput, NodeError
 
 from . import checks_access, checks_accounts, checks_commit, checks_pull, checks_push, checks_wire
-from .http import Disconnected, NotHttp, follow
+from .http import NotHttp, PeerDisconnected, follow
 from .node import Check, Deviation, NodeUnderTest
 from .websocket import UNREADABLE, Closed, GaveUp, HandshakeRefused
 
@@ -34,7 +34,7 @@ GROUPS = {
     "M": "Uploaded files",
     "Z": "On the wire",
 }
-BROKEN = (Deviation, GaveUp, Closed, HandshakeRefused, Disconnected, *UNREADABLE)
+BROKEN = (Deviation, GaveUp, Closed, HandshakeRefused, PeerDisconnected, *UNREADABLE)
 
 
 class Status(Enum):
@@ -149,5 +149,5 @@ def account_of(origin: str, token: str) -> str | None:
 def _json(url: str, headers: Sequence[tuple[str, str]] = ()) -> Any:
     try:
         return json.loads(follow("GET", url, headers).body)
-    except (ValueError, Disconnected, NotHttp):
+    except (ValueError, PeerDisconnected, NotHttp):
         return None

@@ -49,9 +49,9 @@ from .chains import (
     seeded,
     ten_records,
 )
-from .http import Disconnected
+from .http import PeerDisconnected
 from .mimic import Mimic
-from .node import Deviation, NodeUnderTest, Published, expect, expect_true
+from .node import Deviation, NodeUnderTest, PublishedChain, expect, expect_true
 from .websocket import COMPLETE, UNREADABLE, Closed, Exchange, GaveUp
 
 FIRST, SECOND = (key_pair(bytes([number]) * 32).dataset_id for number in (1, 2))
@@ -394,7 +394,7 @@ def close_of(
             said = _ask(exchange, {})
         except Closed as closed:
             return closed
-        except (Disconnected, GaveUp, *UNREADABLE) as broken:
+        except (PeerDisconnected, GaveUp, *UNREADABLE) as broken:
             raise Deviation(f"the push broke off without a Close: {broken}") from None
     raise Deviation(f"the push was answered with {said}")
 
@@ -405,7 +405,7 @@ def _ask(exchange: Exchange, message: Any) -> Any:
 
 
 def expect_refused(
-    node: NodeUnderTest, made: Published, blocks: Sequence[Block], chain: Chain, **more: Any
+    node: NodeUnderTest, made: PublishedChain, blocks: Sequence[Block], chain: Chain, **more: Any
 ) -> Closed:
     """Check that a push to `made` ends with Close 1011 and does not move the head."""
     mimic = node.mimic(made.url)

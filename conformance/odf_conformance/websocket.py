@@ -27,13 +27,13 @@ from .http import (
     BULK_BYTES,
     TIMEOUT_S,
     Answer,
-    Disconnected,
     Headers,
+    HttpOrigin,
+    HttpWire,
     NotHttp,
-    Origin,
+    PeerDisconnected,
     Portion,
     Scissors,
-    Wire,
     head_of,
     read_head,
 )
@@ -73,7 +73,7 @@ class Closed(Exception):
 
 
 @dataclass(frozen=True)
-class Frame:
+class SocketFrame:
     opcode: int
     last: bool
     content: bytes
@@ -82,7 +82,7 @@ class Frame:
 class WebSocket:
     """An open connection. `longest_frame` and `longest_message` are received sizes in bytes."""
 
-    def __init__(self, wire: Wire, rest: bytes) -> None:
+    def __init__(self, wire: HttpWire, rest: bytes) -> None:
         self._wire, self._buffer = wire, bytearray(rest)
         self.longest_frame = self.longest_message = 0
         self.close_sent = False
@@ -101,8 +101,8 @@ class WebSocket:
         Raises:
             HandshakeRefused: any status but 101. BrokenFraming: the response is no valid upgrade.
         """
-        origin = Origin.of(url)
-        wire = Wire(origin, scissors=scissors, timeout=timeout)
+        origin = HttpOrigin.of(url)
+        wire = HttpWire(origin, scissors=scissors, timeout=timeout)
         try:
             key = base64.b64encode(os.urandom(16)).decode()
             wire.send(head_of("GET", url, origin, [*upgrade_headers(key), *headers]), "upgrade")
@@ -160,7 +160,7 @@ class WebSocket:
         self.longest_message = max(self.longest_message, len(content))
         return _utf8(bytes(content))
 
-    def read_frame(self) -> Frame:
+    def read_frame(self) -> SocketFrame:
         """Return the next frame of any kind."""
         first, second = self._take(2)
         if first & 0x70:
@@ -177,7 +177,7 @@ class WebSocket:
         if size > MAX_FRAME:
             raise BrokenFraming(f"a frame of {size} bytes; the reference takes {MAX_FRAME}")
         self.longest_frame = max(self.longest_frame, size)
-        return Frame(opcode, last, self._take(size))
+        return SocketFrame(opcode, last, self._take(size))
 
     def silent_for(self, seconds: float) -> bool:
         """Return whether no frame at all arrives in that time."""
@@ -192,7 +192,7 @@ class WebSocket:
         if not self.close_sent:
             self.close_sent = True
             self._wire.send(masked(CLOSE, struct.pack("!H", code) + reason.encode()), step)
-            with suppress(Disconnected, BrokenFraming):
+            with suppress(PeerDisconnected, BrokenFraming):
                 while self.read_frame().opcode != CLOSE:
                     pass
         self._wire.close()
@@ -204,14 +204,14 @@ class WebSocket:
     def patience(self, seconds: float) -> None:
         self._wire.patience(seconds)
 
-    def _answer_close(self, frame: Frame) -> None:
+    def _answer_close(self, frame: SocketFrame) -> None:
         if len(frame.content) == 1 or len(frame.content) > 2 + MAX_REASON:
             raise BrokenFraming("a Close frame of impossible length")
         code = struct.unpack("!H", frame.content[:2])[0] if frame.content else None
         reason = _utf8(frame.content[2:])
         if not self.close_sent:
             self.close_sent = True
-            with suppress(Disconnected):
+            with suppress(PeerDisconnected):
                 self._wire.send(masked(CLOSE, frame.content[:2]), "close")
         self._wire.close()
         raise Closed(code, reason)
@@ -271,7 +271,7 @@ def _utf8(content: bytes) -> str:
         raise BrokenFraming("text that is no UTF-8") from None
 
 
-class Why(Enum):
+class CloseReason(Enum):
     """The error kinds of the reference client, with its names for them."""
 
     NOT_FOUND = "dataset not found"
@@ -291,7 +291,7 @@ class Why(Enum):
 class GaveUp(Exception):
     """The client ends with an error. `facts` are the fields of the node's error."""
 
-    def __init__(self, why: Why, text: str = "", **facts: Any) -> None:
+    def __init__(self, why: CloseReason, text: str = "", **facts: Any) -> None:
         super().__init__(f"{why.value}: {text}" if text else why.value)
         self.why, self.text, self.facts = why, text, facts
 
@@ -309,27 +309,31 @@ class Result:
         return self.num_blocks == 0
 
 
-REFUSED = {401: Why.UNAUTHENTICATED, 403: Why.UNAUTHORIZED, 404: Why.NOT_FOUND}
+REFUSED = {
+    401: CloseReason.UNAUTHENTICATED,
+    403: CloseReason.UNAUTHORIZED,
+    404: CloseReason.NOT_FOUND,
+}
 UNREADABLE = (BadShape, BrokenFraming, NotHttp)
 
 
 def refused(refusal: HandshakeRefused) -> GaveUp:
     """Return the error for a refused handshake, with the part of the body in the first read."""
-    why = REFUSED.get(refusal.status, Why.INTERNAL)
+    why = REFUSED.get(refusal.status, CloseReason.INTERNAL)
     return GaveUp(why, refusal.text if refusal.status == 400 else "", status=refusal.status)
 
 
-def hung_up(error: Disconnected | Closed) -> GaveUp:
-    return GaveUp(Why.DISCONNECTED, str(error))
+def hung_up(error: PeerDisconnected | Closed) -> GaveUp:
+    return GaveUp(CloseReason.DISCONNECTED, str(error))
 
 
 def unreadable(error: Exception) -> GaveUp:
-    return GaveUp(Why.INTERNAL, str(error))
+    return GaveUp(CloseReason.INTERNAL, str(error))
 
 
 def status_failure(answer: Answer, what: str) -> GaveUp:
     """Return the error for a status other than 2xx of an object or block."""
-    return GaveUp(REFUSED.get(answer.status, Why.INTERNAL), f"{what}: HTTP {answer.status}")
+    return GaveUp(REFUSED.get(answer.status, CloseReason.INTERNAL), f"{what}: HTTP {answer.status}")
 
 
 def error_in(reply: dict[str, Any]) -> GaveUp | None:
@@ -338,11 +342,11 @@ def error_in(reply: dict[str, Any]) -> GaveUp | None:
         return None
     name, facts = next(iter(reply["Err"].items()))
     why = {
-        "InvalidInterval": Why.DIVERGED,
-        "SeedBlockOverwriteRestricted": Why.OVERWRITE_SEED,
-        "RefCollision": Why.REF_COLLISION,
-        "NameCollision": Why.NAME_COLLISION,
-    }.get(name, Why.INTERNAL)
+        "InvalidInterval": CloseReason.DIVERGED,
+        "SeedBlockOverwriteRestricted": CloseReason.OVERWRITE_SEED,
+        "RefCollision": CloseReason.REF_COLLISION,
+        "NameCollision": CloseReason.NAME_COLLISION,
+    }.get(name, CloseReason.INTERNAL)
     return GaveUp(why, name, **facts)
 
 
@@ -361,7 +365,7 @@ class Exchange:
             self.socket = WebSocket.open(url, headers, scissors=scissors, timeout=timeout)
         except HandshakeRefused as refusal:
             raise refused(refusal) from None
-        except Disconnected as gone:
+        except PeerDisconnected as gone:
             raise hung_up(gone) from None
         except UNREADABLE as broken:
             raise unreadable(broken) from None
@@ -371,7 +375,7 @@ class Exchange:
         text = json.dumps(message, separators=(",", ":"))
         try:
             self.socket.send(text, step, fragment=fragment)
-        except Disconnected as gone:
+        except PeerDisconnected as gone:
             raise hung_up(gone) from None
 
     def hear(self, shape: Shape, step: str = "") -> Any:
@@ -382,7 +386,7 @@ class Exchange:
             if closed.code != 1011:
                 raise hung_up(closed) from None
             return {"closed": True, **self._reason(closed, shape)}
-        except Disconnected as gone:
+        except PeerDisconnected as gone:
             raise hung_up(gone) from None
         except UNREADABLE as broken:
             raise unreadable(broken) from None
@@ -400,7 +404,7 @@ class Exchange:
         """End the transfer normally."""
         try:
             self.socket.close(1000, reason)
-        except Disconnected:
+        except PeerDisconnected:
             self.socket.drop()
 
     def __enter__(self) -> Exchange:
@@ -413,5 +417,5 @@ class Exchange:
         try:
             reply: dict[str, Any] = parsed(closed.reason, shape, [])
         except shapes.BadShape as broken:
-            raise GaveUp(Why.INTERNAL, f"closed with {closed.reason!r}: {broken}") from None
+            raise GaveUp(CloseReason.INTERNAL, f"closed with {closed.reason!r}: {broken}") from None
         return reply

@@ -95,7 +95,7 @@ _HANDLE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class FlightCommand:
     """A message with its name, such as `CommandGetTables`, and its fields by number."""
 
     name: str
@@ -145,7 +145,7 @@ class Command:
         return [value for value in found if isinstance(value, bytes)]
 
 
-def read_command(raw: bytes) -> Command:
+def read_command(raw: bytes) -> FlightCommand:
     """Return the message in an `Any`.
 
     Raises:
@@ -165,7 +165,7 @@ def read_command(raw: bytes) -> Command:
     found: dict[int, list[int | bytes]] = {}
     for number, content in fields(value):
         found.setdefault(number, []).append(content)
-    return Command(name.decode("ascii"), found)
+    return FlightCommand(name.decode("ascii"), found)
 
 
 def written(name: str, *contents: tuple[int, bytes]) -> bytes:

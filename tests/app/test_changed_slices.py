@@ -24,10 +24,10 @@ from odf_node.service.readers.messages import (
     read_needs,
     windows,
 )
-from odf_node.service.readers.pool import Answer
+from odf_node.service.readers.pool import ReaderAnswer
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import SetDataSchema
-from odf_storage.datasets.read.read import Asked, reading
+from odf_storage.datasets.read.read import RowsRequest, reading
 from odf_storage.datasets.read.rows import Projection
 from odf_storage.datasets.read.view import view_of_dataset
 from odf_storage.stores.ports.values import ObjectKey
@@ -77,7 +77,10 @@ def test_rows_of_many_slices_are_those_of_reading_everything(tmp_path, changes, 
         client.timeout = 300
         service.keep(chain)
         dataset = service.node.stores.dataset(DatasetRef(id=chain.id))
-        with reading(view_of_dataset(dataset), Asked(projection=Projection.FACTS)) as (_, batches):
+        with reading(view_of_dataset(dataset), RowsRequest(projection=Projection.FACTS)) as (
+            _,
+            batches,
+        ):
             whole = [row["offset"] for batch in batches for row in batch.to_pylist()]
         for skip, limit in ((0, 1), (30, 90), (0, None)):
             asked = {"skip": skip} if limit is None else {"skip": skip, "limit": limit}
@@ -131,7 +134,7 @@ def test_a_reader_that_asks_for_too_many_files_gets_none() -> None:
             opened.append(str(name))
             return io.BytesIO()
 
-    answer = Answer.__new__(Answer)
+    answer = ReaderAnswer.__new__(ReaderAnswer)
     answer._objects = Objects()  # type: ignore[assignment]
     some = [Need("data", str(number)) for number in range(MAX_FILES + 1)]
     with refusing("ReaderBrokeProtocol"):
@@ -150,7 +153,7 @@ def test_files_that_were_opened_are_closed_if_one_of_them_cannot_be_opened(tmp_p
             return files[-1]
 
     async def run() -> None:
-        answer = Answer.__new__(Answer)
+        answer = ReaderAnswer.__new__(ReaderAnswer)
         answer._objects, answer._threads = Objects(), None  # type: ignore[assignment]
         with ExitStack() as opened:
             await answer._opened([Need("index", str(number)) for number in range(6)], opened)

@@ -15,7 +15,7 @@ from odf_node.service.auth.dataset_access import readable
 from odf_node.service.setting_groups.words import AnonymousReads
 from odf_protocol.metadata.events import SetInfo
 from odf_storage.datasets.node.overviews import bring_up
-from odf_storage.stores.ports.publications import Wanted
+from odf_storage.stores.ports.publications import WantedOverviews
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Role, Scope, Visibility
 from odf_storage.stores.registers.publications import overviews
 from odf_storage.stores.sql.engine import open_engine, sqlite_url, writing
@@ -146,7 +146,7 @@ def test_the_list_in_the_index_is_what_the_rules_of_access_let_each_actor_read(n
             actors.append(Actor(account, held, reach=reach, dataset=dataset, roles=roles))
     for actor, reads in itertools.product(actors, AnonymousReads):
         allowed = {one.id for one in entries if Action.READ in grants(actor, one, reads)}
-        wanted = Wanted(readable=readable(actor, reads))
+        wanted = WantedOverviews(readable=readable(actor, reads))
         listed = {one.entry.id for one in stores.overviews.page(wanted)}
         assert listed == allowed, (actor, reads)
         assert stores.overviews.count(wanted) == len(allowed)

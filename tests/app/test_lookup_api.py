@@ -19,7 +19,7 @@ from odf_storage.datasets.kartothek.index_place import index_store
 from odf_storage.datasets.kartothek.own_index import refresh_own_index
 from odf_storage.datasets.pruning.bounds import predicate_of
 from odf_storage.datasets.pruning.filters import Filter, equal
-from odf_storage.datasets.read.scan import NOTHING_KNOWN, Known
+from odf_storage.datasets.read.scan import NOTHING_KNOWN, KnownBounds
 from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.stores.objects.layout import dataset_folder
 
@@ -182,7 +182,7 @@ def test_what_stands_of_a_value_is_what_stands_of_all_with_that_value(seed: int)
         view, _ = view_of_slices(random_slices(chance), key=key)
         known = learned(view)
 
-        def found(filters: tuple[Filter, ...], what: Known, view: Any = view) -> list[str]:
+        def found(filters: tuple[Filter, ...], what: KnownBounds, view: Any = view) -> list[str]:
             table, _ = looked_up(
                 view, filters, state=True, limit=1000, max_bytes=1 << 20, known=what
             )

@@ -154,14 +154,14 @@ def test_a_long_answer_costs_the_service_no_memory(node):
 @pytest.fixture
 def received(monkeypatch):
     """Lengths of the pieces that the service took from readers."""
-    found, piece = [], pool.Answer._piece
+    found, piece = [], pool.ReaderAnswer._piece
 
     async def noted(answer):
         taken = await piece(answer)
         found.append(len(taken or b""))
         return taken
 
-    monkeypatch.setattr(pool.Answer, "_piece", noted)
+    monkeypatch.setattr(pool.ReaderAnswer, "_piece", noted)
     return found
 
 

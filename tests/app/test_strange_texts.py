@@ -12,10 +12,10 @@ from service import Service, serving, ten_rows
 from odf_node.service.auth.actors import ANONYMOUS
 from odf_node.service.definitions.authors import _named_in
 from odf_node.service.flight.calls import ReaderTypes
-from odf_node.service.flight.tables import Tables
+from odf_node.service.flight.tables import FlightTables
 from odf_node.service.query.inputs import views_by_alias
 from odf_protocol.ddl import MAX_DDL_CHARS, parse_ddl
-from odf_protocol.flight_sql import Command
+from odf_protocol.flight_sql import FlightCommand
 
 MOST = 4_000
 LONG = "select 1," + " " * MOST + "!"
@@ -50,10 +50,10 @@ def test_the_bytes_of_a_query_count_and_not_its_letters(service: Service):
 
 
 def test_a_long_pattern_of_tables_is_refused_and_a_short_one_takes_no_time(service: Service):
-    tables = Tables(service.node.access, service.node.query_inputs)
+    tables = FlightTables(service.node.access, service.node.query_inputs)
 
     def listed(pattern: str, field: int = 3) -> int:
-        command = Command("CommandGetTables", {field: [pattern.encode()]})
+        command = FlightCommand("CommandGetTables", {field: [pattern.encode()]})
         found = tables.batches(ANONYMOUS, command, ReaderTypes.ARROW)
         return sum(batch.num_rows for batch in found)
 

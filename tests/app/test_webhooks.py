@@ -21,7 +21,7 @@ from web_server import Answer, Asked, web_server
 
 from odf_node.service.webhooks.delivering import after_failure
 from odf_node.service.webhooks.sending import FAILING, ReceiverGone, receiver_refused
-from odf_node.service.webhooks.sending import Answer as Outcome
+from odf_node.service.webhooks.sending import DeliveryAnswer as Outcome
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.stores.ports.values import (

@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from odf_node.proposal.texts import Form, _quote_inside
+from odf_node.proposal.texts import TimeForm, _quote_inside
 from odf_node.service.definitions.authors import _named_in
 from odf_node.service.flight.tables import _like
 from odf_node.service.http.answers import media_type_of, parse_ranges
@@ -118,7 +118,7 @@ MADE = {
 """Modules that compile an expression out of values, with the reason why it is bounded."""
 
 
-COMMAS = Form(separator=",", quote='"', escape=None)
+COMMAS = TimeForm(separator=",", quote='"', escape=None)
 PARSERS: dict[str, Callable[[str], object]] = {
     "names of the reference in a query": lambda text: with_own_names(
         text.replace("$", "").replace("/*", "").replace("e'", "")

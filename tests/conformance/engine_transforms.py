@@ -30,14 +30,14 @@ from odf_protocol.metadata.events import (
     TransformResponseSuccess,
     TransformSql,
 )
-from odf_workers.engines.port.port import Listener
+from odf_workers.engines.port.port import EngineListener
 from odf_workers.slices.write import described
 
 ALL = "select op, event_time, city, n from cities"
 EARLY, LATE = Instant.parse("2024-01-01T00:00:00Z"), Instant.parse("2024-02-01T00:00:00Z")
 
 
-class Heard(Listener):
+class Heard(EngineListener):
     def __init__(self) -> None:
         self.warnings: list[str] = []
         self.alive = 0

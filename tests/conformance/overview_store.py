@@ -14,12 +14,12 @@ from odf_protocol.metadata.events import DatasetKind, SetInfo
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.publications import (
     After,
-    Listed,
-    Order,
+    ListedOverview,
+    ListOrder,
     Overview,
     Readable,
     SortBy,
-    Wanted,
+    WantedOverviews,
 )
 from odf_storage.stores.ports.values import Account, AccountId, Role, Visibility
 from odf_storage.stores.registers.publications import words_of
@@ -47,12 +47,12 @@ def told(stores: Stores, of: DatasetId, **said: object) -> Overview:
     return made
 
 
-def names(found: list[Listed]) -> list[str]:
+def names(found: list[ListedOverview]) -> list[str]:
     return [str(listed.entry.alias) for listed in found]
 
 
 def found(stores: Stores, readable: Readable = ALL, **wanted: object) -> list[str]:
-    asked = Wanted(readable=readable, **wanted)  # type: ignore[arg-type]
+    asked = WantedOverviews(readable=readable, **wanted)  # type: ignore[arg-type]
     shown = names(list(stores.overviews.page(asked)))
     assert stores.overviews.count(asked) == len(shown)
     return shown
@@ -68,17 +68,17 @@ class OverviewStoreContract:
         put = told(
             stores, mine, description="Ten 'rows'", license="CC-BY", keywords=("a b", "Wetter")
         )
-        [listed] = stores.overviews.page(Wanted(readable=ALL))
+        [listed] = stores.overviews.page(WantedOverviews(readable=ALL))
         assert listed.overview == put
         assert (listed.entry.id, listed.head) == (mine, put.head)
         newer = told(stores, mine, records=2**63 - 1)
-        [listed] = stores.overviews.page(Wanted(readable=ALL))
+        [listed] = stores.overviews.page(WantedOverviews(readable=ALL))
         assert listed.overview == newer
 
     def test_a_dataset_without_an_overview_is_listed_all_the_same(self, stores: Stores) -> None:
         dataset(stores)
         for order in itertools.product(SortBy, (False, True)):
-            [listed] = stores.overviews.page(Wanted(readable=ALL), Order(*order))
+            [listed] = stores.overviews.page(WantedOverviews(readable=ALL), ListOrder(*order))
             assert listed.overview is None
         assert searched(stores, "foo") == ["kamu/foo"]
 
@@ -140,7 +140,7 @@ class OverviewStoreContract:
         assert found(stores, words=(text,)) == (["kamu/foo"] if text == "" else [])
         assert found(stores, keyword=text) == []
         assert found(stores, account=text) == []
-        page = stores.overviews.page(Wanted(readable=ALL), after=After(text))
+        page = stores.overviews.page(WantedOverviews(readable=ALL), after=After(text))
         assert names(list(page)) in ([], ["kamu/foo"])
 
     def test_filters_take_together(self, stores: Stores) -> None:
@@ -182,12 +182,12 @@ class OverviewStoreContract:
             at = Instant(NOON.ns + NANOS * (number % 3))
             if number:
                 told(stores, of, records=number % 3, data_size=number % 2, updated_at=at)
-        wanted, order = Wanted(readable=ALL), Order(by, descending)
+        wanted, order = WantedOverviews(readable=ALL), ListOrder(by, descending)
         whole = list(stores.overviews.page(wanted, order))
         assert len(whole) == stores.overviews.count(wanted) == 7
         values = [_value(listed, by) for listed in whole]
         assert values == sorted(values, reverse=descending)
-        seen: list[Listed] = []
+        seen: list[ListedOverview] = []
         while page := stores.overviews.page(wanted, order, after=_behind(seen, by), limit=2):
             seen += page
         assert names(seen) == names(whole)
@@ -195,7 +195,7 @@ class OverviewStoreContract:
         assert names(list(skipped)) == names(whole)[3:5]
 
 
-def _value(listed: Listed, by: SortBy) -> object:
+def _value(listed: ListedOverview, by: SortBy) -> object:
     said = listed.overview
     match by:
         case SortBy.NAME:
@@ -208,7 +208,7 @@ def _value(listed: Listed, by: SortBy) -> object:
             return 0 if said is None else said.data_size
 
 
-def _behind(seen: list[Listed], by: SortBy) -> After | None:
+def _behind(seen: list[ListedOverview], by: SortBy) -> After | None:
     if not seen:
         return None
     value = None if by is SortBy.NAME else _value(seen[-1], by)

@@ -14,7 +14,7 @@ from refusals import refusing
 
 from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.chain.definition_rules import ChainRuleBroken
-from odf_protocol.chain.rules import Origin, append, append_received, fold, report
+from odf_protocol.chain.rules import RuleOrigin, append, append_received, fold, report
 from odf_protocol.chain.snapshot import prepare
 from odf_protocol.codec.blocks import decode_block, encode_block
 from odf_protocol.codec.manifests import from_data, to_data
@@ -91,7 +91,7 @@ def test_a_received_block_is_taken_where_others_take_it_and_a_report_says_so(cas
     step = case["given"]["append"]
     time = step.get("system_time", case["given"]["default_system_time"])
     blocks.append(_block(step["event"], blocks[-1].hash, len(blocks), time))
-    assert {Origin(one.origin) for one in report(blocks)} <= {Origin.OURS}
+    assert {RuleOrigin(one.origin) for one in report(blocks)} <= {RuleOrigin.OURS}
     assert blocks[-1].hash in {one.block for one in report(blocks)}
 
 

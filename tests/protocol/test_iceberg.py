@@ -17,9 +17,9 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.iceberg.manifests import (
     ROWS_IN_BLOCK,
-    Content,
     File,
-    Manifest,
+    FileContent,
+    IcebergManifest,
     Range,
     bound,
     container,
@@ -127,7 +127,7 @@ def made(schema) -> tuple[list[File], bytes]:
         )
         for at in range(ROWS_IN_BLOCK + 3)
     ]
-    return files, manifest_file(files, schema, Content.DATA)
+    return files, manifest_file(files, schema, FileContent.DATA)
 
 
 def test_another_reader_reads_manifests_and_their_list(tmp_path):
@@ -136,10 +136,10 @@ def test_another_reader_reads_manifests_and_their_list(tmp_path):
     assert made(schema)[1] == content
     manifest, listed = tmp_path / "m.avro", tmp_path / "l.avro"
     manifest.write_bytes(content)
-    told = Manifest(
+    told = IcebergManifest(
         path=str(manifest),
         size=len(content),
-        content=Content.DATA,
+        content=FileContent.DATA,
         snapshot=files[-1].snapshot,
         sequence=files[-1].sequence,
         first_sequence=1,

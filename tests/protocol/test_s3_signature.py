@@ -14,8 +14,8 @@ from odf_protocol.s3.signature import (
     BODY_HEADER,
     DATE_HEADER,
     MUST_BE_SIGNED,
-    Claim,
     S3Request,
+    SignatureClaim,
     signature,
     time_of,
 )
@@ -36,7 +36,7 @@ def test_a_request_has_the_signature_of_the_documentation():
         x_amz_content_sha256=NOTHING,
         x_amz_date="20130524T000000Z",
     )
-    claim = Claim(
+    claim = SignatureClaim(
         "20130524", "us-east-1", ("host", "range", "x-amz-content-sha256", "x-amz-date"), ""
     )
     made = signature(asked, claim, "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
@@ -52,7 +52,7 @@ def test_a_request_of_a_list_has_the_signature_of_the_documentation():
         (DATE_HEADER.encode(), b"20130524T000000Z"),
     ]
     asked = S3Request("GET", "/", "prefix=J&max-keys=2", headers)
-    claim = Claim("20130524", "us-east-1", ("host", BODY_HEADER, DATE_HEADER), "")
+    claim = SignatureClaim("20130524", "us-east-1", ("host", BODY_HEADER, DATE_HEADER), "")
     made = signature(asked, claim, "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
     assert made == "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"
 
@@ -64,7 +64,7 @@ RIGHT = (
 
 
 def test_what_is_said_of_a_signature_is_read():
-    assert Claim.of(request(authorization=RIGHT)).day == "20260101"
+    assert SignatureClaim.of(request(authorization=RIGHT)).day == "20260101"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_is_said_of_a_signature_is_read():
 )
 def test_what_is_said_in_another_form_is_refused(change):
     with refusing("MalformedS3Signature"):
-        Claim.of(request(authorization=RIGHT.replace(*change)))
+        SignatureClaim.of(request(authorization=RIGHT.replace(*change)))
 
 
 @given(st.text(max_size=60))
@@ -92,7 +92,7 @@ def test_no_text_is_more_than_malformed(text):
     except UnicodeEncodeError:
         return
     with refusing("MalformedS3Signature"):
-        Claim.of(asked)
+        SignatureClaim.of(asked)
     with refusing("MalformedS3Signature"):
         time_of(asked)
 

@@ -15,7 +15,7 @@ from odf_node.service.setting_groups.words import AnonymousReads
 from odf_protocol.identity import DatasetAlias, DatasetId, Name
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DatasetKind
-from odf_storage.datasets.node.rights import Reader
+from odf_storage.datasets.node.rights import RightsReader
 from odf_storage.stores.ports.values import (
     Account,
     AccountId,
@@ -60,5 +60,5 @@ def test_a_definition_reads_what_its_author_may_read_by_hand(name: str, reach: R
             roles=stores.roles.of_account(account.id),
         )
         by_hand = Action.READ in grants(actor, found, AnonymousReads.PUBLIC)
-        reader = Reader(Name(name), account, reach, IDS[0])
+        reader = RightsReader(Name(name), account, reach, IDS[0])
         assert reader.may_read(stores, found) == by_hand, (is_admin, role, item)

@@ -26,8 +26,8 @@ from odf_storage.datasets.merge_state import build, state
 from odf_storage.datasets.merge_state.comparable import NotHashable, key_hashes
 from odf_storage.datasets.merge_state.state import (
     Candidates,
-    Manifest,
     MergeState,
+    StateManifest,
     StateSpec,
     to_merge,
 )
@@ -361,7 +361,7 @@ def test_a_check_tells_a_state_that_says_what_the_slices_say(
     assert kept is not None
     first = kept.runs[0][0]
     wrong = build.grown(
-        folder, Manifest(spec=SPEC, head=None), [], head=str(kept.head), schema=SCHEMA
+        folder, StateManifest(spec=SPEC, head=None), [], head=str(kept.head), schema=SCHEMA
     )
     build.save(folder, wrong)
     assert "other rows" in str(problem_of(folder, ledger.dataset, deep=True))

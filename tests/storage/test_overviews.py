@@ -14,7 +14,7 @@ from odf_storage.datasets.node.overviews import (
     overview_of,
 )
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.publications import Readable, Wanted
+from odf_storage.stores.ports.publications import Readable, WantedOverviews
 from odf_storage.stores.registers.publications import MAX_WORDS, indexed_words
 
 
@@ -51,7 +51,7 @@ def test_overviews_are_brought_up_to_their_heads(stores: Stores) -> None:
     assert bring_up(stores, limit=1) == 1
     assert bring_up(stores) == 1
     assert bring_up(stores) == 0
-    shown = stores.overviews.page(Wanted(readable=Readable(everything=True)))
+    shown = stores.overviews.page(WantedOverviews(readable=Readable(everything=True)))
     assert [listed.overview and listed.overview.head for listed in shown] == [
         listed.head for listed in shown
     ]

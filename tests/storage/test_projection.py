@@ -32,8 +32,8 @@ from odf_protocol.metadata.sources import (
     ReadStepNdJson,
 )
 from odf_protocol.multihash import HashMismatch, Multihash
-from odf_storage.datasets.read.read import Asked, changelog_notes, reading
-from odf_storage.datasets.read.rows import Cut, Projection, within
+from odf_storage.datasets.read.read import RowsRequest, changelog_notes, reading
+from odf_storage.datasets.read.rows import Projection, RowCut, within
 from odf_storage.datasets.read.scan import UnreadableSlice
 from odf_storage.datasets.read.view import view_of
 from odf_storage.stores.ports.errors import BlockNotFound, ObjectNotFound
@@ -121,7 +121,7 @@ def history(
 
 
 def read(made: Made, block: Multihash | None = None, **asked: Any) -> list[list[Any]]:
-    with reading(view_of(made.source, block), Asked(**asked)) as (schema, batches):
+    with reading(view_of(made.source, block), RowsRequest(**asked)) as (schema, batches):
         whole = pa.Table.from_batches(batches, schema)
     return [[plain(value) for value in row.values()] for row in whole.to_pylist()]
 
@@ -149,7 +149,7 @@ def test_a_history_is_projected_as_the_known_answers_say(
         key=tuple(given.get("primary_key") or ()),
         columns=changes["columns"],
     )
-    cut = Cut(
+    cut = RowCut(
         system_time=at(given["as_of_system_time"]) if "as_of_system_time" in given else None,
         event_time=at(given["as_at_event_time"]) if "as_at_event_time" in given else None,
     )
@@ -170,17 +170,20 @@ def test_the_changelog_is_every_row_in_order() -> None:
 
 def test_an_event_time_leaves_what_had_happened_by_then() -> None:
     made = history(cuts=(4,))
-    assert offsets(made, cut=Cut(event_time=at("2010-01-01"))) == [0, 1, 2, 3, 5]
-    assert offsets(made, cut=Cut(event_time=at("2015-06-01"))) == [0, 1, 2, 3, 4, 5]
-    assert read(made, projection=STATE, cut=Cut(event_time=at("2015-06-01")))[1][4:] == ["b", 2500]
+    assert offsets(made, cut=RowCut(event_time=at("2010-01-01"))) == [0, 1, 2, 3, 5]
+    assert offsets(made, cut=RowCut(event_time=at("2015-06-01"))) == [0, 1, 2, 3, 4, 5]
+    assert read(made, projection=STATE, cut=RowCut(event_time=at("2015-06-01")))[1][4:] == [
+        "b",
+        2500,
+    ]
 
 
 def test_facts_are_what_was_added_and_not_taken_back() -> None:
     made = history(cuts=(3, 6))
     assert offsets(made, projection=FACTS) == [2, 4]
-    assert offsets(made, projection=FACTS, cut=Cut(system_time=at("2020-02-15"))) == [0, 2, 4]
+    assert offsets(made, projection=FACTS, cut=RowCut(system_time=at("2020-02-15"))) == [0, 2, 4]
     # what a correction moved to a later event time had not happened before
-    assert offsets(made, projection=FACTS, cut=Cut(event_time=at("2012-01-01"))) == [2]
+    assert offsets(made, projection=FACTS, cut=RowCut(event_time=at("2012-01-01"))) == [2]
 
 
 def test_each_retraction_takes_back_one_of_equal_rows_and_none_that_came_later() -> None:
@@ -278,8 +281,8 @@ def test_compacted_rows_are_known_when_they_were_and_not_when_their_block_was_ma
     made = Made().pushes(keyed()).schema(table([]).schema)
     made.rows(table(HISTORY[:4]), when="2022-01-01T00:00:00Z")
     made.rows(table(HISTORY[4:]), when="2022-01-02T00:00:00Z")
-    assert offsets(made, cut=Cut(system_time=at("2020-01-15"))) == [0, 1, 2]
-    assert offsets(made, cut=Cut(system_time=at("2020-03-01"))) == [0, 1, 2, 3, 4, 5, 6]
+    assert offsets(made, cut=RowCut(system_time=at("2020-01-15"))) == [0, 1, 2]
+    assert offsets(made, cut=RowCut(system_time=at("2020-03-01"))) == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_slices_behind_a_system_time_are_not_opened() -> None:
@@ -288,7 +291,7 @@ def test_slices_behind_a_system_time_are_not_opened() -> None:
     assert isinstance(last, AddData)
     assert last.new_data is not None
     del made.source.objects[ObjectKind.DATA, last.new_data.physical_hash]
-    assert offsets(made, cut=Cut(system_time=at("2020-01-15"))) == [0, 1, 2]
+    assert offsets(made, cut=RowCut(system_time=at("2020-01-15"))) == [0, 1, 2]
     with pytest.raises(ObjectNotFound):
         offsets(made)
 
@@ -346,7 +349,7 @@ def test_a_block_of_another_chain_is_not_found() -> None:
 def test_temporary_copies_go_with_the_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     made = history(cuts=(3,), source=DictSource(seekable=False))
-    with reading(view_of(made.source), Asked(projection=STATE)) as (_, batches):
+    with reading(view_of(made.source), RowsRequest(projection=STATE)) as (_, batches):
         next(batches)
         assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
@@ -357,7 +360,7 @@ def test_a_cut_may_be_later_or_earlier_than_a_column_can_say(unit: str) -> None:
     when = pa.array([0, 1], pa.timestamp(unit, "UTC"))
     batch = pa.record_batch({"event_time": when})
     for moment, left in (("9999-12-31", 2), ("0001-01-01", 0)):
-        assert within(batch, Vocab(), Cut(event_time=at(moment))).num_rows == left
+        assert within(batch, Vocab(), RowCut(event_time=at(moment))).num_rows == left
 
 
 @pytest.mark.parametrize(
@@ -366,7 +369,7 @@ def test_a_cut_may_be_later_or_earlier_than_a_column_can_say(unit: str) -> None:
 def test_a_cut_takes_its_own_moment_and_nothing_after_it_in_any_unit(kind: pa.DataType) -> None:
     days = pa.array([18000, 18001, 18002], pa.int32()).cast(pa.date32())
     batch = pa.RecordBatch.from_pydict({"event_time": days.cast(kind)})
-    cut = Cut(event_time=Instant.parse("2019-04-15T00:00:00Z"))
+    cut = RowCut(event_time=Instant.parse("2019-04-15T00:00:00Z"))
     assert within(batch, Vocab(), cut).column(0).to_pylist() == batch.column(0).to_pylist()[:2]
 
 

@@ -20,13 +20,15 @@ from odf_storage.datasets.pruning.bounds import (
 )
 from odf_storage.datasets.pruning.filters import Filter, MalformedFilter, equal, parsed_filter
 from odf_storage.datasets.pruning.learned import Bounds, LearnedBounds
-from odf_storage.datasets.read.read import Asked, narrowed_for, rows_of
-from odf_storage.datasets.read.rows import Cut, Projection
-from odf_storage.datasets.read.scan import NOTHING_KNOWN, Known, narrowed
+from odf_storage.datasets.read.read import RowsRequest, narrowed_for, rows_of
+from odf_storage.datasets.read.rows import Projection, RowCut
+from odf_storage.datasets.read.scan import NOTHING_KNOWN, KnownBounds, narrowed
 from odf_storage.datasets.read.view import View
 
 
-def answer(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> list[dict[str, Any]]:
+def answer(
+    view: View, asked: RowsRequest, known: KnownBounds = NOTHING_KNOWN
+) -> list[dict[str, Any]]:
     narrow = narrowed_for(view, asked, known)
     with rows_of(narrow, asked) as (schema, batches):
         rows: list[dict[str, Any]] = pa.Table.from_batches(batches, schema).to_pylist()
@@ -45,16 +47,16 @@ def test_a_filtered_answer_is_the_whole_answer_filtered_whatever_is_known(seed: 
     known, left_out = learned(view), 0
     for _ in range(20):
         filters = random_filters(chance)
-        cut = chance.choice([Cut(), Cut(event_time=Instant.parse("2024-01-01T00:00:04Z"))])
+        cut = chance.choice([RowCut(), RowCut(event_time=Instant.parse("2024-01-01T00:00:04Z"))])
         projection = chance.choice(list(Projection))
-        whole = answer(view, Asked(projection=projection, cut=cut))
+        whole = answer(view, RowsRequest(projection=projection, cut=cut))
         table = pa.Table.from_pylist(whole, SCHEMA)
         predicate = predicate_of(filters, SCHEMA)
         mask = mask_of(
             predicate, lambda name, table=table: table[name].combine_chunks(), len(whole)
         )
         wanted = [row for row, is_true in zip(whole, mask.to_pylist(), strict=True) if is_true]
-        asked = Asked(projection=projection, cut=cut, filters=filters)
+        asked = RowsRequest(projection=projection, cut=cut, filters=filters)
         assert plain(answer(view, asked)) == plain(wanted), filters
         assert plain(answer(view, asked, known)) == plain(wanted), filters
         left_out += len(view.slices) - narrowed_for(view, asked, known).scanned
@@ -66,31 +68,35 @@ def test_slices_that_cannot_hold_the_value_are_not_opened() -> None:
     view, source = view_of_slices(rows)
     known = learned(view)
     source.opened.clear()
-    asked = Asked(filters=(parsed_filter("pop:eq:42"),))
+    asked = RowsRequest(filters=(parsed_filter("pop:eq:42"),))
     assert [row["offset"] for row in answer(view, asked, known)] == [14]
     assert len(source.opened) == 1
-    beyond = Asked(filters=(parsed_filter("pop:in:41,1001,5000"), parsed_filter("offset:lt:200")))
+    beyond = RowsRequest(
+        filters=(parsed_filter("pop:in:41,1001,5000"), parsed_filter("offset:lt:200"))
+    )
     assert narrowed_for(view, beyond, known).scanned == 1
-    assert narrowed_for(view, Asked(filters=(parsed_filter("pop:null"),)), known).scanned == 200
+    assert (
+        narrowed_for(view, RowsRequest(filters=(parsed_filter("pop:null"),)), known).scanned == 200
+    )
 
 
 def test_offsets_are_found_without_anything_learned() -> None:
     view, source = view_of_slices([[{"op": A}] * 5 for _ in range(20)])
-    asked = Asked(filters=(parsed_filter("offset:ge:12"), parsed_filter("offset:lt:16")))
+    asked = RowsRequest(filters=(parsed_filter("offset:ge:12"), parsed_filter("offset:lt:16")))
     assert [row["offset"] for row in answer(view, asked)] == [12, 13, 14, 15]
     assert len(source.opened) == 2
 
 
 def test_bounds_are_learned_only_of_slices_that_were_read_to_their_end() -> None:
     view, _ = view_of_slices([[{"op": A, "pop": 1}] * 3 for _ in range(3)])
-    asked = Asked(filters=(parsed_filter("pop:eq:1"),), limit=1)
+    asked = RowsRequest(filters=(parsed_filter("pop:eq:1"),), limit=1)
     narrow = narrowed_for(view, asked)
     with rows_of(narrow, asked) as (_, batches):
         assert sum(batch.num_rows for batch in batches) == 1
     assert narrow.learned == {}
-    late = Asked(
+    late = RowsRequest(
         filters=(parsed_filter("pop:eq:1"),),
-        cut=Cut(system_time=Instant.parse("2024-01-01T00:00:00Z")),
+        cut=RowCut(system_time=Instant.parse("2024-01-01T00:00:00Z")),
     )
     narrow = narrowed_for(view, late)
     with rows_of(narrow, late) as (_, batches):
@@ -183,7 +189,7 @@ def test_a_slice_is_narrowed_by_the_part_of_a_filter_that_may_go_below_a_project
         [[{"op": A, "city": "a", "pop": 1}], [{"op": A, "city": "a", "pop": 2}]], key=("city",)
     )
     known = learned(view)
-    by_pop = Asked(projection=Projection.STATE, filters=(parsed_filter("pop:eq:1"),))
+    by_pop = RowsRequest(projection=Projection.STATE, filters=(parsed_filter("pop:eq:1"),))
     assert answer(view, by_pop, known) == []
     assert narrowed(view, by_pop.filters, below=Projection.STATE, known=known).scanned == 2
     assert narrowed(view, by_pop.filters, known=known).scanned == 1

@@ -13,7 +13,7 @@ from odf_protocol.identity import DatasetAlias
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.upkeep.compare import Throttle, hash_of
+from odf_storage.datasets.upkeep.compare import CompareThrottle, hash_of
 from odf_storage.datasets.upkeep.fsck import FsckOptions, FsckReport, check_stores
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
@@ -236,7 +236,7 @@ def test_a_rate_is_kept_on_the_whole_and_bursts_are_short() -> None:
         slept.append(seconds)
         now[0] += seconds
 
-    throttle = Throttle(1000, clock=lambda: now[0], sleep=sleep)
+    throttle = CompareThrottle(1000, clock=lambda: now[0], sleep=sleep)
     for _ in range(10):
         throttle(500)
     assert sum(slept) == pytest.approx(5 - throttle.burst_s)
@@ -248,6 +248,6 @@ def test_a_rate_is_kept_on_the_whole_and_bursts_are_short() -> None:
 def test_hashing_under_a_rate_reads_everything(tmp_path: Path) -> None:
     content = bytes(3_000_000)
     (tmp_path / "file").write_bytes(content)
-    throttle = Throttle(1e12, sleep=lambda _: None)
+    throttle = CompareThrottle(1e12, sleep=lambda _: None)
     with (tmp_path / "file").open("rb") as stream:
         assert hash_of(stream, throttle) == (Multihash.of(content), len(content))

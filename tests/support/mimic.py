@@ -13,9 +13,9 @@ from threaded_node import ThreadedNode, threaded_node
 from odf_conformance.chains import Block, Chain, object_name
 from odf_conformance.http import Cut, Portion, Scissors
 from odf_conformance.mimic import Mimic
-from odf_conformance.node import Check, Need, NodeUnderTest, Published
+from odf_conformance.node import Check, NodeNeed, NodeUnderTest, PublishedChain
 from odf_conformance.run import BROKEN, CHECKS, node_of, run_one
-from odf_conformance.websocket import Exchange, GaveUp, Result, Why
+from odf_conformance.websocket import CloseReason, Exchange, GaveUp, Result
 from odf_node.service.accounts.accounts import ensure_account, set_password
 from odf_node.service.auth.passwords import Cost
 from odf_protocol.instant import Instant
@@ -26,17 +26,17 @@ __all__ = [
     "Block",
     "Chain",
     "Check",
+    "CloseReason",
     "Cut",
     "Exchange",
     "GaveUp",
     "Mimic",
-    "Need",
+    "NodeNeed",
     "NodeUnderTest",
     "Portion",
-    "Published",
+    "PublishedChain",
     "Result",
     "Scissors",
-    "Why",
     "node_for",
     "object_name",
     "on_own_node",

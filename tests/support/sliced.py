@@ -19,8 +19,8 @@ from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.pruning.filters import Filter
 from odf_storage.datasets.pruning.learned import Bounds
-from odf_storage.datasets.read.read import Asked, narrowed_for, rows_of
-from odf_storage.datasets.read.scan import Known
+from odf_storage.datasets.read.read import RowsRequest, narrowed_for, rows_of
+from odf_storage.datasets.read.scan import KnownBounds
 from odf_storage.datasets.read.view import View
 
 A, R, C, D = range(4)
@@ -145,14 +145,14 @@ def random_filters(chance: random.Random) -> tuple[Filter, ...]:
     return tuple(filters)
 
 
-def learned(view: View) -> Known:
+def learned(view: View) -> KnownBounds:
     """Bounds of all columns, as they go to a reader: through JSON."""
     bounds: dict[str, list[Bounds | None]] = {}
     for name in VALUES:
-        asked = Asked(filters=(Filter(name, "notnull"),))
+        asked = RowsRequest(filters=(Filter(name, "notnull"),))
         narrow = narrowed_for(view, asked)
         with rows_of(narrow, asked) as (_, batches):
             list(batches)
         found = [narrow.learned.get((str(each.physical_hash), name)) for each, _ in view.slices]
         bounds[name] = msgspec.json.decode(msgspec.json.encode(found), type=list[Bounds | None])
-    return Known(bounds=bounds)
+    return KnownBounds(bounds=bounds)

@@ -29,7 +29,7 @@ from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.merge_state.store import MergeStates
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.read.read import Asked, reading
+from odf_storage.datasets.read.read import RowsRequest, reading
 from odf_storage.datasets.read.view import view_of_dataset
 from odf_storage.datasets.upkeep.fsck import check_stores
 from odf_storage.datasets.verify.run import DatasetSource, verify_chain
@@ -250,7 +250,7 @@ READS: dict[str, Callable[[World, Dataset], Any]] = {
 
 
 def _read(dataset: Dataset) -> int:
-    with reading(view_of_dataset(dataset), Asked()) as (_, batches):
+    with reading(view_of_dataset(dataset), RowsRequest()) as (_, batches):
         return sum(batch.num_rows for batch in batches)
 
 

@@ -34,7 +34,7 @@ from odf_storage.stores.ports.values import (
     ObjectKind,
     Succeeded,
 )
-from odf_workers.slices.costs import Cut
+from odf_workers.slices.costs import SliceCut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +158,9 @@ def test_batches_without_rows_share_a_slice_with_others_and_add_nothing(
 
 
 def test_a_shared_slice_is_cut_like_any_other(worker: Worker, stores: Stores) -> None:
-    worker.context = replace(worker.context, ingest=replace(worker.context.ingest, cut=Cut(rows=4)))
+    worker.context = replace(
+        worker.context, ingest=replace(worker.context.ingest, cut=SliceCut(rows=4))
+    )
     dataset = created(stores, read=ReadStepNdJson(ddl_schema=("n BIGINT",)))
     post(stores, dataset, {"n": 0})
     worker.work(once=True)

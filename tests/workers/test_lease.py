@@ -18,7 +18,7 @@ from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Job
 from odf_workers.jobs.work import budget as lease
-from odf_workers.jobs.work.budget import LeaseKeeper, Watching
+from odf_workers.jobs.work.budget import LeaseKeeper, LeaseWatch
 from odf_workers.runtime.progress import JobLost
 
 WORKER = "here"
@@ -102,7 +102,7 @@ def test_a_worker_whose_jobs_were_all_cancelled_is_still_watched_and_not_taken_f
     )
     monkeypatch.setattr(lease, "CANCELLED_S", 0.05)
     [job] = claimed(stores, 1)
-    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=0.4))
+    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=LeaseWatch(stuck_s=0.4))
     with keeper.held([job]) as progress:
         stores.jobs.cancel(job.id)
         wait_until(lambda: is_lost(progress[job.id]), "the end of the job")
@@ -115,7 +115,7 @@ def test_one_thread_serves_the_claims_of_a_worker_and_ends_when_none_comes(
 ) -> None:
     monkeypatch.setattr(lease, "IDLE_S", 0.5)
     earlier = set(lease_threads())
-    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=60.0))
+    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=LeaseWatch(stuck_s=60.0))
     *some, last = claimed(stores, 3)
     for job in some:
         extended_while_held(keeper, stores, job)
@@ -133,7 +133,7 @@ def test_an_error_in_the_thread_ends_neither_the_process_nor_later_claims(
 ) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     earlier = set(lease_threads())
-    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=60.0))
+    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=LeaseWatch(stuck_s=60.0))
     first, second = claimed(stores, 2)
     with keeper.held([first]) as progress:
         [thread] = set(lease_threads()) - earlier

@@ -24,7 +24,7 @@ from odf_protocol.metadata.sources import (
     MergeStrategyUpsertStream,
 )
 from odf_workers.merge.history import hashes_of, key_range, key_ranges
-from odf_workers.merge.strategies import MERGE, Order, merging_of, sort_indices
+from odf_workers.merge.strategies import MERGE, MergeOrder, merging_of, sort_indices
 from odf_workers.slices.schema import POSITION
 
 MILLIS = pa.timestamp("ms", "UTC")
@@ -121,7 +121,7 @@ def merged(
         history = None if whole is None else replace(whole, low=low, high=high)
         parts.append(rule.merge(merging, rows.filter(pa.array(at == number)), history).rows)
     table = pa.concat_tables(parts)
-    order = Order(columns=rule.order(merging), event_time="at", fallback=NOW)
+    order = MergeOrder(columns=rule.order(merging), event_time="at", fallback=NOW)
     return table.take(sort_indices(table, order))
 
 

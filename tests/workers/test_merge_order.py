@@ -13,10 +13,10 @@ import pytest
 
 from odf_protocol.instant import Instant
 from odf_workers.merge.history import ALL_HASHES, Problems, key_range, key_ranges
-from odf_workers.merge.strategies import Order, bounds, range_of, sample, sort_indices
+from odf_workers.merge.strategies import MergeOrder, bounds, range_of, sample, sort_indices
 from odf_workers.slices.schema import POSITION
 
-ORDER = Order(columns=("f", "l", "at", POSITION), event_time="at", fallback=Instant(5_000_000))
+ORDER = MergeOrder(columns=("f", "l", "at", POSITION), event_time="at", fallback=Instant(5_000_000))
 SCHEMA = pa.schema(
     [
         pa.field("f", pa.float64()),
@@ -77,7 +77,7 @@ def test_a_row_without_an_event_time_stands_where_its_later_one_does() -> None:
     table = pa.table({"at": [6, None, 4], POSITION: [0, 1, 2]}).cast(
         pa.schema([SCHEMA.field("at"), SCHEMA.field(POSITION)])
     )
-    order = Order(columns=("at", POSITION), event_time="at", fallback=Instant(5_000_000))
+    order = MergeOrder(columns=("at", POSITION), event_time="at", fallback=Instant(5_000_000))
     assert sort_indices(table, order).to_pylist() == [2, 1, 0]
 
 

@@ -32,7 +32,7 @@ from odf_workers.merge.strategies import MERGE, check_batch, merging_of, sort_in
 from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import IngestPlan, plan_source
 from odf_workers.readers.read import SplitRead
-from odf_workers.slices.costs import Cut
+from odf_workers.slices.costs import SliceCut
 from odf_workers.slices.schema import POSITION, Limits
 from odf_workers.stages.pipeline import by_key, merge_rows
 from odf_workers.stages.read import PostRead
@@ -162,7 +162,7 @@ def merged(
     post = PostRead(
         plan=plan,
         split=SplitRead(step=plan.read, limits=Limits()),
-        cut=Cut(),
+        cut=SliceCut(),
         history=None if history is None else files_of(history, way, folder),
     )
     merging = merging_of(plan.merge, plan.vocab)

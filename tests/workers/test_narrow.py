@@ -91,14 +91,16 @@ def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 10**6])
 def test_a_batch_is_cut_by_position_into_slices_of_one_move(rows: int, tmp_path: Path) -> None:
-    from odf_workers.slices.costs import Cut
+    from odf_workers.slices.costs import SliceCut
 
     stores = throwaway_stores()
     dataset = created(stores, merge=MergeStrategyLedger(primary_key=("n",)))
     body = ndjson([{"n": n, "event_time": f"20{n % 90 + 10}-01-01"} for n in range(100)])
     moves = []
     for threads in (1, 2, 8):
-        bench = bench_without_engine(stores, tmp_path, cut=Cut(rows=rows), upload_threads=threads)
+        bench = bench_without_engine(
+            stores, tmp_path, cut=SliceCut(rows=rows), upload_threads=threads
+        )
         payload = upload(stores, dataset, body)
         payload = type(payload)(upload=payload.upload, dry_run=threads < 8)
         moves.append(run_ingest(dataset, payload, bench, now=NOW))

@@ -16,13 +16,13 @@ from sliced import TEXTS, learned, random_slices, view_of_slices
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.codec.manifests import to_data
-from odf_storage.datasets.query.messages import Slice, Table, View
+from odf_storage.datasets.query.messages import QueryTable, Slice, TableView
 from odf_storage.datasets.query.tables import link, make_folders
 from odf_workers.query.conditions import needed
 from odf_workers.query.process import SETTINGS
 from odf_workers.query.tables import base_names, register
 
-NAMES = {"t": View.CHANGELOG, "t@state": View.STATE, "t@facts": View.FACTS}
+NAMES = {"t": TableView.CHANGELOG, "t@state": TableView.STATE, "t@facts": TableView.FACTS}
 
 
 class Asking:
@@ -38,7 +38,7 @@ class Asking:
             path = folder / str(data.physical_hash)
             path.write_bytes(source.objects[data.physical_hash])
             self.paths.append(str(path))
-        self.table = Table(
+        self.table = QueryTable(
             names=NAMES,
             schema=to_data(from_arrow(view.schema)),
             offset="offset",

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_workers.slices.costs import Cut, costs_of, in_slices
-from odf_workers.stages.facts import Layout
+from odf_workers.slices.costs import SliceCut, costs_of, in_slices
+from odf_workers.stages.facts import FactLayout
 
 TEXTS = st.lists(st.integers(0, 60).map(lambda size: "x" * size), max_size=80)
 
@@ -27,13 +27,15 @@ def made(texts: list[str]) -> pa.Table:
 @settings(deadline=None)
 @given(
     texts=TEXTS,
-    cut=st.builds(Cut, rows=st.sampled_from([1, 3, 10, 1000]), size=st.sampled_from([40, 90, 500])),
+    cut=st.builds(
+        SliceCut, rows=st.sampled_from([1, 3, 10, 1000]), size=st.sampled_from([40, 90, 500])
+    ),
     bounds=st.lists(st.integers(0, 80), max_size=8),
     partitions=st.integers(1, 4),
     seed=st.integers(0, 9),
 )
 def test_writers_take_the_rows_of_the_slices_that_all_rows_would_be_cut_into(
-    texts: list[str], cut: Cut, bounds: list[int], partitions: int, seed: int
+    texts: list[str], cut: SliceCut, bounds: list[int], partitions: int, seed: int
 ) -> None:
     chance, whole = random.Random(seed), made(texts)
     ends = [0, *sorted(min(each, len(texts)) for each in bounds), len(texts)]
@@ -48,7 +50,7 @@ def test_writers_take_the_rows_of_the_slices_that_all_rows_would_be_cut_into(
             chance.shuffle(each)
         parts.append(tuple(map(len, mine)))
         kept.append(whole.take(pa.array([n for each in mine for n in each], pa.int64())))
-    layout = Layout(
+    layout = FactLayout(
         cut=cut,
         parts=tuple(parts),
         costs=tuple(int(costs[start:end].sum()) for start, end in pairwise(ends)),
@@ -73,23 +75,23 @@ def test_writers_take_the_rows_of_the_slices_that_all_rows_would_be_cut_into(
 
 
 def test_the_largest_writer_counts_the_rows_that_others_receive_too() -> None:
-    cut = Cut(rows=10, size=1000)
-    fine = Layout(cut=cut, parts=((5, 5, 5, 5),), costs=(500, 500, 500, 500))
+    cut = SliceCut(rows=10, size=1000)
+    fine = FactLayout(cut=cut, parts=((5, 5, 5, 5),), costs=(500, 500, 500, 500))
     assert (fine.count, fine.largest(2000), fine.is_fine) == (2, 1000, True)
-    across = Layout(cut=cut, parts=((5, 10, 5),), costs=(500, 1000, 500))
+    across = FactLayout(cut=cut, parts=((5, 10, 5),), costs=(500, 1000, 500))
     assert (across.count, across.largest(2000), across.is_fine) == (2, 1500, True)
-    heavy = Layout(cut=cut, parts=((1, 18, 1),), costs=(100, 2800, 100))
+    heavy = FactLayout(cut=cut, parts=((1, 18, 1),), costs=(100, 2800, 100))
     assert (heavy.count, heavy.largest(3000), heavy.is_fine) == (3, 2900, False)
 
 
 @pytest.mark.parametrize(("cost", "is_fine"), [(1000, True), (1001, False)])
 def test_one_range_is_enough_for_one_slice_only(cost: int, is_fine: bool) -> None:
-    layout = Layout.of_one(Cut(rows=10, size=1000), [3, 4], cost)
+    layout = FactLayout.of_one(SliceCut(rows=10, size=1000), [3, 4], cost)
     assert (layout.is_fine, layout.rows.tolist()) == (is_fine, [7])
 
 
 def test_a_batch_that_one_slice_needs_is_passed_on_as_it_is() -> None:
-    layout = Layout(cut=Cut(rows=10, size=1000), parts=((2, 3),), costs=(1000, 300))
+    layout = FactLayout(cut=SliceCut(rows=10, size=1000), parts=((2, 3),), costs=(1000, 300))
     whole, cut = made(["a", "b"]).to_batches()[0], made(["c", "d", "e"]).to_batches()[0]
     _, first = next(layout.dealt(0, iter([whole, cut])))
     assert first is whole
@@ -99,6 +101,6 @@ def test_a_batch_that_one_slice_needs_is_passed_on_as_it_is() -> None:
 
 
 def test_no_rows_are_no_slice() -> None:
-    layout = Layout.of_one(Cut(), [0, 0], 0)
+    layout = FactLayout.of_one(SliceCut(), [0, 0], 0)
     assert (layout.count, layout.largest(0)) == (0, 0)
     assert np.array_equal(layout.starts, [0, 0])

@@ -288,7 +288,7 @@ def retract(
     source of DATASET has to take retractions. A snapshot, or a row that is posted again, brings
     them back.
     """
-    from ..public.following import Place
+    from ..public.following import StreamPlace
     from ..public.publish import standing
 
     if as_json and not (yes or dry_run):
@@ -298,7 +298,7 @@ def retract(
         raise click.UsageError("name a column and its value: --key COLUMN=VALUE")
     base = dataset_base(url)
     found = standing(
-        Place(Location.parse(base), token),
+        StreamPlace(Location.parse(base), token),
         filters=[*filters, *(f"{name}:eq:{value}" for name, _, value in pairs)],
         offsets=offsets,
         most=max_rows,

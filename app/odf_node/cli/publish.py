@@ -22,7 +22,7 @@ from ..client.node_api import NodeApi
 from ..client.remotes import Location, node_base
 from ..proposal.options import NONE, OPTIONS, Kind, Option, chosen
 from ..proposal.proposal import Proposal, propose
-from ..proposal.sample import MEDIA_TYPES, SAMPLE_BYTES, Format, sample_of_file
+from ..proposal.sample import MEDIA_TYPES, SAMPLE_BYTES, SampleFormat, sample_of_file
 from ..proposal.wire import to_manifest
 from .ingest import post_file, receipt_text
 from .output import json_option, print_json, stepwise
@@ -31,7 +31,7 @@ from .tokens import token_option
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN_CHARS = 40
 SHOWN_VALUES = 3
-_FORMATS = {form.name.lower(): form for form in Format}
+_FORMATS = {form.name.lower(): form for form in SampleFormat}
 
 
 def choice_options(command: F) -> F:

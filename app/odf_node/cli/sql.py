@@ -30,7 +30,7 @@ from ..client.remotes import node_base
 from .ingest import job_progress
 from .output import json_option, print_json, stepwise
 from .read import whole_file
-from .sql_sources import PIECE_BYTES, FolderQuery, NodeQuery, Source, lines_as_list
+from .sql_sources import PIECE_BYTES, FolderQuery, NodeQuery, SqlSource, lines_as_list
 from .tokens import token_option
 
 TABLE_ROWS = 100
@@ -218,7 +218,7 @@ def sql(
         if found is not None:
             _print_table(found)
         return
-    source: Source = (
+    source: SqlSource = (
         FolderQuery(folders, block) if node is None else NodeQuery(node, token, block, key)
     )
     with _pointing(query, quiet=as_json):

@@ -36,7 +36,7 @@ MAX_KEYS = 1_000
 PIECE_BYTES = 1 << 20
 
 
-class Source(Protocol):
+class SqlSource(Protocol):
     """A node or a set of folders that answers queries."""
 
     remarks: list[str]

@@ -34,7 +34,7 @@ from ..client.home import HOME, TOKEN, Login, Logins, is_home
 from ..client.http import open_http
 from ..client.limits import one_line
 from ..client.node_api import NodeApi
-from ..client.remotes import Repositories, Repository, node_base
+from ..client.remotes import NamedRepository, Repositories, node_base
 from ..client.targets import TokenAt, named, read_address
 from .output import json_option, print_json
 
@@ -75,7 +75,7 @@ def token_at(address: str, token: str | None, *, is_named: bool = False) -> str 
 def tokens_of(token: str | None, repositories: Repositories) -> TokenAt:
     """Return a function like `token_at`, for callers that resolve addresses themselves."""
 
-    def at(address: str, by: Repository | None) -> str | None:
+    def at(address: str, by: NamedRepository | None) -> str | None:
         return _chosen(address, token, repositories, by=by, is_named=by is not None)
 
     return at
@@ -86,7 +86,7 @@ def _chosen(
     token: str | None,
     repositories: Repositories,
     *,
-    by: Repository | None = None,
+    by: NamedRepository | None = None,
     is_named: bool,
 ) -> str | None:
     context = click.get_current_context()

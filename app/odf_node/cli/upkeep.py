@@ -189,13 +189,13 @@ def fsck(
     aliases that differ from the index. You may run it beside a running node. Ends with exit code 6
     when something is wrong; orphans are only noted. Use `verify` to check rows.
     """
-    from odf_storage.datasets.upkeep.compare import Throttle
+    from odf_storage.datasets.upkeep.compare import CompareThrottle
     from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
 
     options = FsckOptions(rehash=not quick, repair=repair)
     if scrub is not None:
         rate = parse_rate(scrub)
-        options = replace(options, rehash=True, throttle=Throttle(rate), quarantine=True)
+        options = replace(options, rehash=True, throttle=CompareThrottle(rate), quarantine=True)
     with _stores(where) as stores, _progress(as_json) as show:
         chosen = [stores.registry.get(dataset_ref(name)) for name in only] or None
         report = check_stores(

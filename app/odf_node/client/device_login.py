@@ -25,7 +25,7 @@ Pause = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingLogin:
     """A login that waits for its user: the address of the page, and how long it waits."""
 
     address: str
@@ -37,14 +37,14 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class DeviceSession:
     """The result of a login."""
 
     token: str = field(repr=False)
     expires_in_s: int
 
 
-def begin_login(api: NodeApi) -> Waiting:
+def begin_login(api: NodeApi) -> WaitingLogin:
     """Begin a login. Raises `TransferFailed`: no such login there, or an invalid response."""
     try:
         said = api.ask_by_form("platform/token/device/authorization", {"client_id": CLIENT_ID})
@@ -60,7 +60,7 @@ def begin_login(api: NodeApi) -> Waiting:
         )
     if not page.startswith(("http://", "https://")):
         raise TransferFailed(f"the node names no page to log in on, but {one_line(page)}")
-    return Waiting(
+    return WaitingLogin(
         address=one_line(page, 2000),
         code=one_line(str(user_code or "")),
         device_code=device_code,
@@ -69,7 +69,7 @@ def begin_login(api: NodeApi) -> Waiting:
     )
 
 
-def await_session(api: NodeApi, waiting: Waiting, pause: Pause = time.sleep) -> Session:
+def await_session(api: NodeApi, waiting: WaitingLogin, pause: Pause = time.sleep) -> DeviceSession:
     """Poll the node until the user has decided.
 
     Raises:
@@ -94,7 +94,7 @@ def await_session(api: NodeApi, waiting: Waiting, pause: Pause = time.sleep) -> 
                 case "expired_token" | "invalid_grant":
                     break
             raise
-        return Session(_text(said, "access_token"), _seconds(said, "expires_in"))
+        return DeviceSession(_text(said, "access_token"), _seconds(said, "expires_in"))
     raise Refused("LoginTooLate", "nobody decided on the page in time; log in again")
 
 

@@ -141,7 +141,7 @@ MAX_PUSHED = 8
 """Limit of push addresses that a folder records."""
 
 
-class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NamedRepository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A node or file server; the token is sent only to its origin."""
 
     url: str
@@ -161,7 +161,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Config(msgspec.Struct, kw_only=True):
-    repositories: dict[str, Repository] = {}
+    repositories: dict[str, NamedRepository] = {}
 
 
 class Remotes(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -187,14 +187,14 @@ class Repositories:
         self._path = self._folder / REPOSITORIES
         self._known = read_file(self._path, _Config).repositories
 
-    def all(self) -> dict[str, Repository]:
+    def all(self) -> dict[str, NamedRepository]:
         return dict(sorted(self._known.items()))
 
-    def find(self, name: str) -> Repository | None:
+    def find(self, name: str) -> NamedRepository | None:
         wanted = name.lower()
         return next((one for key, one in self._known.items() if key.lower() == wanted), None)
 
-    def get(self, name: str) -> Repository:
+    def get(self, name: str) -> NamedRepository:
         """Return a repository. Raises `RepositoryUnknown`."""
         found = self.find(name)
         if found is None:
@@ -203,11 +203,11 @@ class Repositories:
             )
         return found
 
-    def token_at(self, address: str, by: Repository | None = None) -> str | None:
+    def token_at(self, address: str, by: NamedRepository | None = None) -> str | None:
         """Return the stored token for the origin of an address."""
         return self.token_of_repository(address, by=by) or self.token_of_login(address)
 
-    def token_of_repository(self, address: str, *, by: Repository | None = None) -> str | None:
+    def token_of_repository(self, address: str, *, by: NamedRepository | None = None) -> str | None:
         """Return the token of the repository `by`; without it, of one with the same origin."""
         if by is not None:
             return by.token
@@ -219,7 +219,7 @@ class Repositories:
         login = Logins(self._folder).find(address)
         return None if login is None else login.token
 
-    def add(self, name: str, url: str, token: str | None = None) -> Repository:
+    def add(self, name: str, url: str, token: str | None = None) -> NamedRepository:
         """Add a repository. Raises `RepositoryExists`, `MalformedName`, `UnsupportedUrl`."""
         Name(name)
         if self.find(name) is not None:
@@ -227,7 +227,9 @@ class Repositories:
                 "RepositoryExists", f"there is a repository {name!r} already", repository=name
             )
         base = node_base(url)
-        repository = Repository(url=("odf+" + base) if url.lower().startswith("odf+") else base)
+        repository = NamedRepository(
+            url=("odf+" + base) if url.lower().startswith("odf+") else base
+        )
         repository = msgspec.structs.replace(repository, token=token)
         self._write({**self._known, name: repository})
         return repository
@@ -238,7 +240,7 @@ class Repositories:
         rest = {key: one for key, one in self._known.items() if key.lower() != name.lower()}
         self._write(rest)
 
-    def _write(self, known: dict[str, Repository]) -> None:
+    def _write(self, known: dict[str, NamedRepository]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_file(self._path, _Config(repositories=known))
         self._known = known

@@ -74,7 +74,7 @@ from .receive import (
 )
 from .remotes import Location
 from .repositories import HttpRepository, open_body
-from .socket import Conversation, conversation, error_of
+from .socket import ClientConversation, conversation, error_of
 
 _log = logging.getLogger("odf.client")
 OBJECT_TYPES: dict[ObjectKind, ObjectType] = {
@@ -202,7 +202,7 @@ class WholeChainRepository(HttpRepository):
 
 
 def receive_blocks(
-    talk: Conversation,
+    talk: ClientConversation,
     request: DatasetPullRequest,
     *,
     limits: ClientLimits = LIMITS,
@@ -279,7 +279,7 @@ class _Exchange:
         self._target, self._old, self._force = target, old, force
         self._http, self._limits, self._progress = http, limits, progress
 
-    def run(self, talk: Conversation, remote: HttpRepository) -> Outcome:
+    def run(self, talk: ClientConversation, remote: HttpRepository) -> Outcome:
         new = receive_blocks(
             talk,
             DatasetPullRequest(begin_after=self._old, force_update_if_diverged=self._force),
@@ -333,7 +333,7 @@ class _Exchange:
             return reason
         return Diverged()
 
-    def _receive_objects(self, talk: Conversation, missing: Sequence[NeededObject]) -> None:
+    def _receive_objects(self, talk: ClientConversation, missing: Sequence[NeededObject]) -> None:
         self._progress.expect_objects(len(missing), sum(one.size for one in missing))
         step = self._limits.objects_per_request
         for at in range(0, len(missing), step):
@@ -349,7 +349,9 @@ class _Exchange:
                     object=part[0].name,
                 )
 
-    def _receive_part(self, talk: Conversation, part: Sequence[NeededObject]) -> list[NeededObject]:
+    def _receive_part(
+        self, talk: ClientConversation, part: Sequence[NeededObject]
+    ) -> list[NeededObject]:
         """Request URLs and fetch the objects. Return the objects whose URLs had expired."""
         if not part:
             return []

@@ -63,7 +63,7 @@ from .receive import (
 from .remotes import Location
 from .repositories import HttpRepository
 from .smart_pull import reference_to, success_of, targets_for
-from .socket import Conversation, Disconnected, NodeFailed, conversation, error_in_text
+from .socket import ClientConversation, Disconnected, NodeFailed, conversation, error_in_text
 from .uploads import Uploader
 
 
@@ -172,7 +172,7 @@ class _Exchange:
 
     def run(
         self,
-        talk: Conversation,
+        talk: ClientConversation,
         request: DatasetPushRequest,
         new: Sequence[HashedBlock],
         needed: Sequence[NeededObject],
@@ -211,7 +211,7 @@ class _Exchange:
         return uploads
 
     def _upload_all(
-        self, talk: Conversation, uploads: Sequence[tuple[NeededObject, TransferUrl]]
+        self, talk: ClientConversation, uploads: Sequence[tuple[NeededObject, TransferUrl]]
     ) -> None:
         """Upload in parallel, and answer the node's progress requests from this thread."""
         self._progress.expect_objects(len(uploads), sum(one.size for one, _ in uploads))
@@ -231,7 +231,7 @@ class _Exchange:
             meanwhile=meanwhile,
         )
 
-    def _await_commit(self, talk: Conversation, head: HashedBlock) -> None:
+    def _await_commit(self, talk: ClientConversation, head: HashedBlock) -> None:
         """Wait until the node confirms the commit and its chain has our head."""
         deadline = time.monotonic() + self._limits.confirm_s
         while time.monotonic() < deadline:

@@ -81,7 +81,7 @@ def conversation(
     token: str | None,
     *,
     limits: ClientLimits = LIMITS,
-) -> Iterator[Conversation]:
+) -> Iterator[ClientConversation]:
     """Open `pull` or `push` of a dataset. After an error it closes the socket with a short wait.
 
     Raises:
@@ -90,7 +90,7 @@ def conversation(
     """
     socket = _opened(location, action, token, limits)
     try:
-        yield Conversation(socket, STARTS[action], limits)
+        yield ClientConversation(socket, STARTS[action], limits)
     except BaseException:
         socket.close_timeout = 0.2
         socket.close(CLOSE_NORMAL)
@@ -214,7 +214,7 @@ def _document(body: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-class Conversation:
+class ClientConversation:
     """An open exchange, which enforces the order of phases. It is not thread-safe."""
 
     def __init__(self, socket: ClientConnection, state: State, limits: ClientLimits) -> None:

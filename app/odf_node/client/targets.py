@@ -28,14 +28,14 @@ from .home import home_node
 from .http import open_http
 from .limits import LIMITS, ClientLimits
 from .node_api import NodeApi, NothingThere, RequestRefused
-from .remotes import Location, Repositories, Repository, Transfer, node_base, remotes_of
+from .remotes import Location, NamedRepository, Repositories, Transfer, node_base, remotes_of
 
 DID = "did:odf:"
 MOST_PARTS = 2
 """Parts of a dataset's name on a node: account and name."""
 
 
-TokenAt = Callable[[str, Repository | None], str | None]
+TokenAt = Callable[[str, NamedRepository | None], str | None]
 """Returns the token for an address, if there is one, and if a repository names it, by that one."""
 
 
@@ -84,7 +84,7 @@ def read_address(
     return address_at(repository, path, tokens, is_node=is_on_node, limits=limits)
 
 
-def node_at(text: str, repositories: Repositories) -> Repository:
+def node_at(text: str, repositories: Repositories) -> NamedRepository:
     """Return a node, given as its URL or as the name of a repository.
 
     Raises:
@@ -93,7 +93,7 @@ def node_at(text: str, repositories: Repositories) -> Repository:
     found = named(text, repositories)
     if found is None:
         base = node_base(text)
-        return Repository(url=base, token=repositories.token_of_repository(base))
+        return NamedRepository(url=base, token=repositories.token_of_repository(base))
     repository, path = found
     if path:
         raise BadInput("NotADataset", f"{text} is a dataset; name the node alone")
@@ -130,7 +130,7 @@ def write_address(
 
 
 def address_at(
-    repository: Repository,
+    repository: NamedRepository,
     path: list[str],
     tokens: TokenAt,
     *,
@@ -165,7 +165,7 @@ def _only(repositories: Repositories) -> str:
     return names[0]
 
 
-def named(text: str, repositories: Repositories) -> tuple[Repository, list[str]] | None:
+def named(text: str, repositories: Repositories) -> tuple[NamedRepository, list[str]] | None:
     """Return a repository and the path below it, if the text begins with the name of one."""
     if "://" in text or text.startswith((".", "/", "~")):
         return None
@@ -194,7 +194,7 @@ def _path(text: str) -> list[str] | None:
 
 
 def _path_of_id(
-    repository: Repository, token: str | None, dataset: str, limits: ClientLimits
+    repository: NamedRepository, token: str | None, dataset: str, limits: ClientLimits
 ) -> list[str]:
     """Return the path of a dataset below its node. Raises `NothingThere`."""
     found = _asked(repository, token, f"datasets/{dataset}", limits)
@@ -214,7 +214,7 @@ def _as_it_is(text: str, tokens: TokenAt) -> Address:
     return Address(location, tokens(location.base, None) if is_served else None)
 
 
-def _smart(repository: Repository, path: list[str], token: str | None) -> Address:
+def _smart(repository: NamedRepository, path: list[str], token: str | None) -> Address:
     return Address(Location.parse("odf+" + repository.base + _joined(path)), token)
 
 
@@ -223,7 +223,7 @@ def _joined(path: list[str]) -> str:
 
 
 def _with_account(
-    repository: Repository, token: str | None, path: list[str], limits: ClientLimits
+    repository: NamedRepository, token: str | None, path: list[str], limits: ClientLimits
 ) -> list[str]:
     """Return the path below the node, with the account if the node has several."""
     if len(path) > 1:
@@ -240,7 +240,7 @@ def _with_account(
 
 
 def _name_at(
-    repository: Repository, token: str | None, dataset: DatasetId, limits: ClientLimits
+    repository: NamedRepository, token: str | None, dataset: DatasetId, limits: ClientLimits
 ) -> str | None:
     """Return the node's name of the dataset, if the node has it."""
     found = _asked(repository, token, f"datasets/{dataset}", limits).get("datasetName")
@@ -248,7 +248,7 @@ def _name_at(
 
 
 def _asked(
-    repository: Repository, token: str | None, path: str, limits: ClientLimits
+    repository: NamedRepository, token: str | None, path: str, limits: ClientLimits
 ) -> dict[str, object]:
     """Return the node's JSON response; empty if the node refuses the request or finds nothing."""
     with open_http(limits) as http:

@@ -64,7 +64,7 @@ _DECIMAL = re.compile(r"Decimal\((\d{1,2}), ?(\d{1,2})\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ProposedColumn:
     """A column in the proposal."""
 
     name: str
@@ -88,10 +88,10 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ProposedColumns:
     """Columns, and the options of the source that are needed to read them."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ProposedColumn, ...]
     null_value: str | None = None
     patterns: Mapping[str, str | None] = field(default_factory=dict)
     """Patterns by the kind of column: `Date`, `Timestamp`."""
@@ -101,7 +101,7 @@ class Columns:
     """Questions for a person, which the sample does not answer."""
     signs: Signs = PLAIN
 
-    def plain(self, column: Column, values: Sequence[Any]) -> Sequence[Any]:
+    def plain(self, column: ProposedColumn, values: Sequence[Any]) -> Sequence[Any]:
         """Return values of the file as a program would write them, and words for no value as
         None."""
         if column.words:
@@ -139,7 +139,7 @@ def columns_of(
     *,
     is_text: bool,
     has_patterns: bool,
-) -> Columns:
+) -> ProposedColumns:
     """Propose the columns of records. `is_text` means that all values are texts; `has_patterns`,
     that sources of the format declare patterns of times; `refused` has the reader's reasons not to
     take columns in their guessed type.
@@ -184,7 +184,7 @@ def columns_of(
             replace(one, attributes={**one.attributes, "odf-node/nullWords": of_columns})
             for one in columns
         )
-    return Columns(
+    return ProposedColumns(
         columns=columns,
         null_value=null_value,
         patterns=patterns,
@@ -222,7 +222,7 @@ def _patterns(
     return patterns, questions
 
 
-def columns_read(rows: pa.Table, given: pa.Schema, choices: Choices) -> Columns:
+def columns_read(rows: pa.Table, given: pa.Schema, choices: Choices) -> ProposedColumns:
     """Return the columns of a file that says its types, as its rows were read; `given` are types of
     the file. Raises `UnknownColumn`."""
     _check_known(choices.types, rows.column_names)
@@ -232,8 +232,8 @@ def columns_read(rows: pa.Table, given: pa.Schema, choices: Choices) -> Columns:
         kind, note = str(type(data_type).__struct_config__.tag), _told(at.name, given)
         if at.name in choices.types:
             (kind, data_type), note = named_type(choices.types[at.name], at.name), "as you say"
-        columns.append(Column(at.name, data_type, kind, note))
-    return Columns(columns=tuple(columns))
+        columns.append(ProposedColumn(at.name, data_type, kind, note))
+    return ProposedColumns(columns=tuple(columns))
 
 
 def _told(name: str, given: pa.Schema) -> str:
@@ -288,7 +288,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _null_options(
-    columns: Sequence[Column],
+    columns: Sequence[ProposedColumn],
     given: Mapping[str, Sequence[Any]],
     nothing: Mapping[str, frozenset[str]],
     choices: Choices,
@@ -312,7 +312,7 @@ def _null_options(
 
 
 def _notes_on_words(
-    columns: Sequence[Column],
+    columns: Sequence[ProposedColumn],
     given: Mapping[str, Sequence[Any]],
     nothing: Mapping[str, frozenset[str]],
     signs: Signs,
@@ -334,18 +334,18 @@ def _notes_on_words(
     return notes
 
 
-def _column(name: str, found: Guess, values: Sequence[Any], choices: Choices) -> Column:
+def _column(name: str, found: Guess, values: Sequence[Any], choices: Choices) -> ProposedColumn:
     if name in choices.types:
         kind, data_type = named_type(choices.types[name], name)
-        return Column(name, data_type, kind, "as you say")
+        return ProposedColumn(name, data_type, kind, "as you say")
     if found.type == "nested":
-        return Column(name, _nested(values) or DataTypeString(), "nested", found.note)
+        return ProposedColumn(name, _nested(values) or DataTypeString(), "nested", found.note)
     if found.type == JSON_TEXT:
-        return Column(
+        return ProposedColumn(
             name, DataTypeString(), JSON_TEXT, found.note, attributes={"odf-node/jsonText": True}
         )
     kind, data_type = named_type(found.type, name)
-    return Column(name, data_type, kind, found.note)
+    return ProposedColumn(name, data_type, kind, found.note)
 
 
 def _guess(name: str, values: Sequence[Any], refused: str | None, signs: Signs | None) -> Guess:

@@ -19,17 +19,17 @@ from odf_protocol.metadata.sources import (
 from ..client.limits import one_line
 from .headers import MAX_CELLS, MAX_COLUMNS, NoRecords, Records
 from .options import Choices
-from .sample import Format, Sample
+from .sample import Sample, SampleFormat
 
 MAX_PATH_DEPTH = 4
 """Objects inside of objects in which a list of records is searched."""
-_STEPS: dict[Format, type[ReadStep]] = {
-    Format.JSON: ReadStepJson,
-    Format.NDJSON: ReadStepNdJson,
-    Format.GEOJSON: ReadStepGeoJson,
-    Format.NDGEOJSON: ReadStepNdGeoJson,
+_STEPS: dict[SampleFormat, type[ReadStep]] = {
+    SampleFormat.JSON: ReadStepJson,
+    SampleFormat.NDJSON: ReadStepNdJson,
+    SampleFormat.GEOJSON: ReadStepGeoJson,
+    SampleFormat.NDGEOJSON: ReadStepNdGeoJson,
 }
-LINES = (Format.NDJSON, Format.NDGEOJSON)
+LINES = (SampleFormat.NDJSON, SampleFormat.NDGEOJSON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def documents_of(sample: Sample, choices: Choices) -> Records:
         NoRecords, NotUtf8.
     """
     path, notes = choices.path, list[str]()
-    if sample.format is Format.JSON and path is None:
+    if sample.format is SampleFormat.JSON and path is None:
         path = _path(sample, choices)
         notes += [f"the records are at {path!r} (--path)"] if path else []
     step = _step(sample, choices, path)
@@ -69,9 +69,9 @@ def documents_of(sample: Sample, choices: Choices) -> Records:
 
 def _step(sample: Sample, choices: Choices, path: str | None) -> ReadStep:
     options: dict[str, Any] = {}
-    if sample.format in (Format.JSON, Format.NDJSON):
+    if sample.format in (SampleFormat.JSON, SampleFormat.NDJSON):
         options["encoding"] = sample.declared(choices.encoding)
-    if sample.format is Format.JSON:
+    if sample.format is SampleFormat.JSON:
         options["sub_path"] = path or None
     return _STEPS[sample.format](**options)
 
@@ -167,12 +167,12 @@ def _lists(value: Any, keys: tuple[str, ...], depth: int) -> Iterator[str]:
                 yield from _lists(inner, (*keys, key), depth - 1)
 
 
-def _written(form: Format, path: str | None, texts: Sequence[str]) -> bytes:
+def _written(form: SampleFormat, path: str | None, texts: Sequence[str]) -> bytes:
     """Return a file of the given values, of the same form as the one they are from."""
     if form in LINES:
         return ("\n".join(texts) + "\n").encode()
     document = f"[{','.join(texts)}]"
-    if form is Format.GEOJSON:
+    if form is SampleFormat.GEOJSON:
         return f'{{"type":"FeatureCollection","features":{document}}}'.encode()
     for key in reversed(path.split(".") if path else ()):
         document = f"{{{json.dumps(key)}:{document}}}"

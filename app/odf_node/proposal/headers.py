@@ -96,7 +96,7 @@ Row = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class FileHeader:
     """The names of the columns; `by_position` means that the names in the file do not tell which
     column is which."""
 
@@ -107,7 +107,7 @@ class Header:
     questions: tuple[str, ...] = ()
 
 
-def header_of(rows: Sequence[Row], wanted: bool | None) -> Header:
+def header_of(rows: Sequence[Row], wanted: bool | None) -> FileHeader:
     """Decide whether the first of these rows, at least one, is a header. `wanted` is what a person
     says."""
     first, rest = rows[0], rows[1:JUDGED_ROWS]
@@ -120,14 +120,14 @@ def header_of(rows: Sequence[Row], wanted: bool | None) -> Header:
         names = tuple(f"column_{at}" for at in range(1, len(first) + 1))
         if wanted is None and not questions:
             notes.append("no line names the columns (--header takes the first one for the names)")
-        return Header(names=names, is_there=False, notes=tuple(notes), questions=questions)
+        return FileHeader(names=names, is_there=False, notes=tuple(notes), questions=questions)
     names = distinct_names(first)
     notes += [
         f"column {at} is called {cell!r} in the header, and {name!r} here"
         for at, (cell, name) in enumerate(zip(first, names, strict=True), 1)
         if name != cell
     ]
-    return Header(
+    return FileHeader(
         names=names, is_there=True, by_position=not _finds(first, names), notes=tuple(notes),
         questions=questions,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any, get_args
 from odf_protocol.errors import BadInput
 from odf_storage.datasets.job_payloads.ingest_job import OnBadRows
 
-from .sample import TEXT, Format
+from .sample import TEXT, SampleFormat
 
 MERGES = ("append", "ledger", "snapshot", "upsert")
 NONE = ""
@@ -90,7 +90,7 @@ class Option:
     about: str
     values: tuple[str, ...] = ()
     """The values of a choice."""
-    formats: frozenset[Format] = frozenset(Format)
+    formats: frozenset[SampleFormat] = frozenset(SampleFormat)
     label: str = ""
     """Its name in the form; empty if the form asks for it in another way, beside its columns."""
     without: str = ""
@@ -102,8 +102,8 @@ class Option:
         return "--" + ("type" if self.name == "types" else self.name.replace("_", "-"))
 
 
-_CSV = frozenset({Format.CSV})
-_DOCUMENTS = frozenset({Format.JSON, Format.SHAPEFILE})
+_CSV = frozenset({SampleFormat.CSV})
+_DOCUMENTS = frozenset({SampleFormat.JSON, SampleFormat.SHAPEFILE})
 _NUMBERS = "Numbers are written with it between"
 
 OPTIONS = (

@@ -40,7 +40,7 @@ from odf_protocol.metadata.sources import (
 from odf_storage.datasets.job_payloads.ingest_job import OnBadRows
 from odf_storage.runtime.clock import system_clock
 
-from .columns import JSON_TEXT, Column, Columns, columns_of, columns_read
+from .columns import JSON_TEXT, ProposedColumn, ProposedColumns, columns_of, columns_read
 from .differences import (
     check_event_time,
     check_key,
@@ -54,7 +54,7 @@ from .differences import (
 from .documents import documents_of
 from .headers import NoRecords, Records
 from .options import MERGES, Choices
-from .sample import Format, Sample
+from .sample import Sample, SampleFormat
 from .texts import texts_of
 
 if TYPE_CHECKING:
@@ -74,16 +74,16 @@ SYSTEM_NAMES = {
 """Columns that every dataset has, and the parameters of the vocabulary that rename them."""
 _SYSTEM = ("offset", "operation_type", "system_time", "event_time")
 EVENT_TIME = "event_time"
-_WITH_PATTERNS = (Format.CSV, Format.JSON, Format.NDJSON)
+_WITH_PATTERNS = (SampleFormat.CSV, SampleFormat.JSON, SampleFormat.NDJSON)
 _FOOTER = "odf-node/footerLines"
 _RECORDS = {
-    Format.CSV: texts_of,
-    Format.JSON: documents_of,
-    Format.NDJSON: documents_of,
-    Format.GEOJSON: documents_of,
-    Format.NDGEOJSON: documents_of,
-    Format.PARQUET: parquet_of,
-    Format.SHAPEFILE: shapefile_of,
+    SampleFormat.CSV: texts_of,
+    SampleFormat.JSON: documents_of,
+    SampleFormat.NDJSON: documents_of,
+    SampleFormat.GEOJSON: documents_of,
+    SampleFormat.NDGEOJSON: documents_of,
+    SampleFormat.PARQUET: parquet_of,
+    SampleFormat.SHAPEFILE: shapefile_of,
 }
 
 
@@ -92,9 +92,9 @@ class Proposal:
     """A proposed dataset for a file."""
 
     name: str
-    format: Format
+    format: SampleFormat
     read: ReadStep
-    columns: tuple[Column, ...]
+    columns: tuple[ProposedColumn, ...]
     key: tuple[str, ...]
     merge: MergeStrategy
     event_time: str | None
@@ -176,7 +176,7 @@ def _with_columns(
                 records,
                 chosen,
                 refused,
-                is_text=draft.format is Format.CSV,
+                is_text=draft.format is SampleFormat.CSV,
                 has_patterns=draft.format in _WITH_PATTERNS,
             )
         else:
@@ -245,7 +245,7 @@ def _proved(draft: Proposal, records: Records, rows: pa.Table, now: Instant) -> 
     """
     full = {one.name for one in draft.columns if not one.has_nulls}
     required = {*draft.key, *([draft.event_time] if draft.event_time in full else [])}
-    found = Columns(columns=draft.columns)
+    found = ProposedColumns(columns=draft.columns)
     schema = draft.read.schema
     extra = None if schema is None else schema.extra
     read = structs.replace(draft.read, schema=_schema(found, required, extra))
@@ -308,7 +308,7 @@ def _of_beginning(snapshot: DatasetSnapshot) -> DatasetSnapshot:
     return structs.replace(snapshot, metadata=(structs.replace(source, read=read), *others))
 
 
-def _read(records: Records, found: Columns, required: Sequence[str]) -> ReadStep:
+def _read(records: Records, found: ProposedColumns, required: Sequence[str]) -> ReadStep:
     """Return the read step with its schema and options."""
     options = {**records.options, **found.options}
     extra = Attributes.of(options) if options else None
@@ -321,7 +321,9 @@ def _read(records: Records, found: Columns, required: Sequence[str]) -> ReadStep
     return structs.replace(records.step, schema=_schema(found, required, extra), **known)
 
 
-def _schema(found: Columns, required: Collection[str], extra: Attributes | None) -> DataSchema:
+def _schema(
+    found: ProposedColumns, required: Collection[str], extra: Attributes | None
+) -> DataSchema:
     fields = tuple(one.declared(is_required=one.name in required) for one in found.columns)
     return DataSchema(fields=fields, extra=extra)
 
@@ -334,7 +336,7 @@ def _shown(value: pa.Scalar) -> Any:
         return str(pc.cast(value, pa.string()))
 
 
-def _changes(records: Records, found: Columns, seen: Preview, rows: pa.Table) -> list[str]:
+def _changes(records: Records, found: ProposedColumns, seen: Preview, rows: pa.Table) -> list[str]:
     """Return what the stored rows do not say as the file does."""
     if seen.rejected:
         first = seen.rejected[0]
@@ -371,7 +373,7 @@ def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
     return MergeStrategyAppend()
 
 
-def _notes(found: Columns) -> list[str]:
+def _notes(found: ProposedColumns) -> list[str]:
     notes = [f"{one.name}: {one.note}" for one in found.columns if one.note]
     notes += found.notes
     if found.null_value is not None:
@@ -382,7 +384,7 @@ def _notes(found: Columns) -> list[str]:
     return notes
 
 
-def _refuse_unknown(columns: Sequence[Column], chosen: Choices) -> None:
+def _refuse_unknown(columns: Sequence[ProposedColumn], chosen: Choices) -> None:
     known = {one.name for one in columns}
     for name in (*(chosen.key or ()), *([chosen.event_time] if chosen.event_time else [])):
         if name not in known:
@@ -391,7 +393,7 @@ def _refuse_unknown(columns: Sequence[Column], chosen: Choices) -> None:
             )
 
 
-def _renamed(columns: Sequence[Column]) -> list[tuple[str, str, str]]:
+def _renamed(columns: Sequence[ProposedColumn]) -> list[tuple[str, str, str]]:
     """Return system columns whose names the file takes, the parameters of the vocabulary that
     rename them, and the new names."""
     names = {one.name for one in columns}

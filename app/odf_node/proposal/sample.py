@@ -35,7 +35,7 @@ SAMPLE_BYTES = 4 << 20
 """Default number of unpacked bytes that are examined."""
 
 
-class Format(StrEnum):
+class SampleFormat(StrEnum):
     """Formats of published files, by the names of their read steps."""
 
     CSV = "Csv"
@@ -47,28 +47,36 @@ class Format(StrEnum):
     SHAPEFILE = "EsriShapefile"
 
 
-FORMATS: dict[str, Format] = {
-    ".csv": Format.CSV,
-    ".tsv": Format.CSV,
-    ".txt": Format.CSV,
-    ".json": Format.JSON,
-    ".ndjson": Format.NDJSON,
-    ".jsonl": Format.NDJSON,
-    ".geojson": Format.GEOJSON,
-    ".ndgeojson": Format.NDGEOJSON,
-    ".parquet": Format.PARQUET,
-    ".shp": Format.SHAPEFILE,
+FORMATS: dict[str, SampleFormat] = {
+    ".csv": SampleFormat.CSV,
+    ".tsv": SampleFormat.CSV,
+    ".txt": SampleFormat.CSV,
+    ".json": SampleFormat.JSON,
+    ".ndjson": SampleFormat.NDJSON,
+    ".jsonl": SampleFormat.NDJSON,
+    ".geojson": SampleFormat.GEOJSON,
+    ".ndgeojson": SampleFormat.NDGEOJSON,
+    ".parquet": SampleFormat.PARQUET,
+    ".shp": SampleFormat.SHAPEFILE,
 }
-MEDIA_TYPES: dict[Format, str] = {
-    Format.CSV: "text/csv",
-    Format.JSON: "application/json",
-    Format.NDJSON: "application/x-ndjson",
-    Format.GEOJSON: "application/geo+json",
-    Format.NDGEOJSON: "application/x-ndgeojson",
-    Format.PARQUET: "application/vnd.apache.parquet",
-    Format.SHAPEFILE: "application/vnd.shp",
+MEDIA_TYPES: dict[SampleFormat, str] = {
+    SampleFormat.CSV: "text/csv",
+    SampleFormat.JSON: "application/json",
+    SampleFormat.NDJSON: "application/x-ndjson",
+    SampleFormat.GEOJSON: "application/geo+json",
+    SampleFormat.NDGEOJSON: "application/x-ndgeojson",
+    SampleFormat.PARQUET: "application/vnd.apache.parquet",
+    SampleFormat.SHAPEFILE: "application/vnd.shp",
 }
-TEXT = frozenset({Format.CSV, Format.JSON, Format.NDJSON, Format.GEOJSON, Format.NDGEOJSON})
+TEXT = frozenset(
+    {
+        SampleFormat.CSV,
+        SampleFormat.JSON,
+        SampleFormat.NDJSON,
+        SampleFormat.GEOJSON,
+        SampleFormat.NDGEOJSON,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class Sample:
 
     name: str
     """Name of the file, without folders, and without endings of packed files."""
-    format: Format
+    format: SampleFormat
     data: bytes
     is_whole: bool
     file: Path | None = None
@@ -140,7 +148,7 @@ def sample_of(
     *,
     is_whole: bool,
     most: int = SAMPLE_BYTES,
-    form: Format | None = None,
+    form: SampleFormat | None = None,
 ) -> Sample:
     """Return a sample of a file with this beginning: at most `most` bytes of its unpacked content.
 
@@ -151,13 +159,13 @@ def sample_of(
     """
     name = PurePath(file_name).name
     if begin.startswith(OLE):
-        return Sample(name, Format.CSV, begin, is_whole, is_workbook=True)
+        return Sample(name, SampleFormat.CSV, begin, is_whole, is_workbook=True)
     for mark, ending, unpack in _PACKINGS:
         if mark.match(begin):
-            if ending == ".zip" and form in (None, Format.CSV) and _holds_sheets(begin):
-                return Sample(name, Format.CSV, begin, is_whole, is_workbook=True)
-            if ending == ".zip" and form in (None, Format.SHAPEFILE) and _holds_shape(begin):
-                return Sample(_without(name, ending), Format.SHAPEFILE, begin, is_whole)
+            if ending == ".zip" and form in (None, SampleFormat.CSV) and _holds_sheets(begin):
+                return Sample(name, SampleFormat.CSV, begin, is_whole, is_workbook=True)
+            if ending == ".zip" and form in (None, SampleFormat.SHAPEFILE) and _holds_shape(begin):
+                return Sample(_without(name, ending), SampleFormat.SHAPEFILE, begin, is_whole)
             name, packed = _without(name, ending), begin
             begin, ended, inner = unpack(packed, most + 1)
             if begin.startswith(PARQUET) and not ended and is_whole:
@@ -171,26 +179,28 @@ def sample_of(
             "UnknownFormat",
             f"cannot tell the format of {name} (known: {known}); say it by --format",
         )
-    if form is Format.SHAPEFILE:
+    if form is SampleFormat.SHAPEFILE:
         raise BadInput(
             "UnknownFormat", "a shapefile is published as a zip archive with its .shp and .dbf"
         )
-    if form is Format.PARQUET:
+    if form is SampleFormat.PARQUET:
         return Sample(name, form, begin, is_whole)
     return Sample(name, form, begin[:most], is_whole and len(begin) <= most)
 
 
-def sample_of_file(file: Path, *, most: int = SAMPLE_BYTES, form: Format | None = None) -> Sample:
+def sample_of_file(
+    file: Path, *, most: int = SAMPLE_BYTES, form: SampleFormat | None = None
+) -> Sample:
     """Return a sample of a file on this machine. Raises the same errors as `sample_of`."""
     with file.open("rb") as stream:
-        if form in (None, Format.PARQUET) and stream.read(len(PARQUET)) == PARQUET:
-            return Sample(file.name, Format.PARQUET, b"", True, file)
+        if form in (None, SampleFormat.PARQUET) and stream.read(len(PARQUET)) == PARQUET:
+            return Sample(file.name, SampleFormat.PARQUET, b"", True, file)
         stream.seek(0)
         return sample_of_stream(file.name, stream, most=most, form=form)
 
 
 def sample_of_stream(
-    name: str, stream: BinaryIO, *, most: int = SAMPLE_BYTES, form: Format | None = None
+    name: str, stream: BinaryIO, *, most: int = SAMPLE_BYTES, form: SampleFormat | None = None
 ) -> Sample:
     """Return a sample of an open file, wherever its position is: processes that look at a file at
     the same time may share it. Raises the same errors as `sample_of`."""
@@ -214,7 +224,7 @@ def _beginning(file: int, most: int) -> bytes:
     return bytes(begin)
 
 
-def format_of(file_name: str, begin: bytes) -> Format:
+def format_of(file_name: str, begin: bytes) -> SampleFormat:
     """Return the format of a file with this beginning; a zip archive has to be whole. Raises the
     same errors as `sample_of`."""
     return sample_of(file_name, begin, is_whole=False, most=PIECE_BYTES).format
@@ -224,19 +234,19 @@ def _without(name: str, ending: str) -> str:
     return name[: -len(ending)] if name.lower().endswith(ending) else name
 
 
-def _by_name(name: str, begin: bytes) -> Format | None:
+def _by_name(name: str, begin: bytes) -> SampleFormat | None:
     """Return the format that the ending says; features are GeoJSON by either ending."""
     form = FORMATS.get(PurePath(name).suffix.lower())
-    return Format.GEOJSON if form is Format.JSON and _FEATURES.match(begin) else form
+    return SampleFormat.GEOJSON if form is SampleFormat.JSON and _FEATURES.match(begin) else form
 
 
-def _by_content(begin: bytes) -> Format | None:
+def _by_content(begin: bytes) -> SampleFormat | None:
     text = begin.lstrip()[:1]
     if _FEATURES.match(begin):
-        return Format.GEOJSON
+        return SampleFormat.GEOJSON
     if begin.startswith(b"PAR1"):
-        return Format.PARQUET
-    return {b"[": Format.JSON, b"{": Format.NDJSON}.get(text)
+        return SampleFormat.PARQUET
+    return {b"[": SampleFormat.JSON, b"{": SampleFormat.NDJSON}.get(text)
 
 
 _FEATURES = re.compile(rb'\s{0,100}\{[^\[{]{0,1000}"type"\s{0,100}:\s{0,100}"FeatureCollection"')

@@ -62,7 +62,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class TimeForm:
     """How fields are separated; without `escape` only doubled quotes work."""
 
     separator: str
@@ -146,7 +146,7 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     )
 
 
-def _step(sample: Sample, form: Form, choices: Choices, *, header: bool) -> ReadStepCsv:
+def _step(sample: Sample, form: TimeForm, choices: Choices, *, header: bool) -> ReadStepCsv:
     return ReadStepCsv(
         header=header,
         separator=None if form.separator == "," else form.separator,
@@ -176,9 +176,9 @@ def _content(sample: Sample, data: bytes, cut: int | None, choices: Choices) -> 
 
 def _form(
     sample: Sample, data: bytes, choices: Choices, told: str | None, skip: int
-) -> tuple[Form, list[str]]:
+) -> tuple[TimeForm, list[str]]:
     """Return how fields are separated, and remarks."""
-    form = Form(
+    form = TimeForm(
         separator=choices.separator or told or ("," if sample.is_workbook else ""),
         quote=choices.quote or '"',
         escape=choices.escape or None,
@@ -207,7 +207,7 @@ def _is_single_quoted(data: bytes) -> bool:
     return whole > 1 and begun - whole <= (len(some) < len(data))
 
 
-def _separator(sample: Sample, data: bytes, form: Form, skip: int) -> str:
+def _separator(sample: Sample, data: bytes, form: TimeForm, skip: int) -> str:
     """Return the separator that splits most of the first records into equally many fields, as many
     as possible."""
     if sample.name.lower().endswith((".tsv", ".tab")):
@@ -223,7 +223,7 @@ def _separator(sample: Sample, data: bytes, form: Form, skip: int) -> str:
     return best
 
 
-def _widths(data: bytes, form: Form, skip: int) -> Counter[int]:
+def _widths(data: bytes, form: TimeForm, skip: int) -> Counter[int]:
     try:
         some = islice(_separated(data, form), SNIFFED_RECORDS)
         return Counter(len(record.fields) for record in some if record.number > skip)
@@ -231,7 +231,7 @@ def _widths(data: bytes, form: Form, skip: int) -> Counter[int]:
         return Counter()
 
 
-def _needs_escape(data: bytes, form: Form, skip: int) -> bool:
+def _needs_escape(data: bytes, form: TimeForm, skip: int) -> bool:
     """Whether the first records are whole, equally wide, and without text behind a closing quote,
     only if backslashes escape quotes."""
     if b"\\" + form.quote.encode() not in data:
@@ -243,7 +243,7 @@ def _needs_escape(data: bytes, form: Form, skip: int) -> bool:
     return bool(escaped) and len(escaped) == 1 and plain.keys() != escaped.keys()
 
 
-def _quote_inside(data: bytes, form: Form, before: bytes = b"") -> int | None:
+def _quote_inside(data: bytes, form: TimeForm, before: bytes = b"") -> int | None:
     """Return the first line of a field in quotes at the beginning in which a quote, behind a
     pattern, is neither doubled nor the end."""
     separator, sign = (re.escape(each).encode() for each in (form.separator, form.quote))
@@ -255,7 +255,7 @@ def _quote_inside(data: bytes, form: Form, before: bytes = b"") -> int | None:
     return None if found is None else some.count(b"\n", 0, found.start()) + 1
 
 
-def _separated(data: bytes, form: Form) -> Any:
+def _separated(data: bytes, form: TimeForm) -> Any:
     from odf_workers.stages.preview import csv_records  # not in the service
 
     for number, fields, raw in csv_records(
@@ -264,7 +264,7 @@ def _separated(data: bytes, form: Form) -> Any:
         yield Line(number, fields, raw.rstrip("\r\n"))
 
 
-def _lines(data: bytes, form: Form, skip: int, sample: Sample) -> tuple[list[Line], int | None]:
+def _lines(data: bytes, form: TimeForm, skip: int, sample: Sample) -> tuple[list[Line], int | None]:
     """Return the records after the skipped lines, and the length of the bytes that have them, if
     that is not the whole sample.
 
@@ -349,7 +349,7 @@ def _without_footer(data: bytes, lines: Sequence[Line], count: int) -> Sequence[
 
 
 def _odd_lines(
-    sample: Sample, body: _Body, form: Form, choices: Choices, footer: int
+    sample: Sample, body: _Body, form: TimeForm, choices: Choices, footer: int
 ) -> tuple[str, ...]:
     """Return questions about lines that are no rows. Raises `NoRecords` for one among the rows."""
     if body.odd and not choices.sets_aside:

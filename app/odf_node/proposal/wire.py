@@ -16,9 +16,9 @@ from odf_protocol.metadata.sources import MergeStrategy, ReadStep
 from odf_protocol.typed import decode_json
 
 from ..client.limits import one_line
-from .columns import Column
+from .columns import ProposedColumn
 from .proposal import SHOWN_ROWS, Proposal
-from .sample import Format
+from .sample import SampleFormat
 
 _PLAIN = (
     *("name", "key", "event_time", "description", "on_bad_rows", "looked_at", "is_whole"),
@@ -46,11 +46,11 @@ def read(raw: bytes) -> Proposal:
     plain = {name: found[name] for name in _PLAIN}
     return Proposal(
         **{**plain, **{name: tuple(plain[name]) for name in _LISTS}},
-        format=Format(found["format"]),
+        format=SampleFormat(found["format"]),
         read=from_data(found["read"], ReadStep),
         merge=from_data(found["merge"], MergeStrategy),
         columns=tuple(
-            Column(
+            ProposedColumn(
                 name=one["name"],
                 type=from_data(one["type"], DataType),
                 kind=one["kind"],
@@ -64,7 +64,7 @@ def read(raw: bytes) -> Proposal:
     )
 
 
-def _column(one: Column) -> dict[str, Any]:
+def _column(one: ProposedColumn) -> dict[str, Any]:
     return {
         "name": one.name,
         "type": to_data(one.type),

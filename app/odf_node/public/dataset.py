@@ -31,10 +31,10 @@ from .following import (
     Following,
     FromChain,
     FromNode,
-    Place,
     Position,
     Rows,
     RowSource,
+    StreamPlace,
     changes_since,
     place_of,
 )
@@ -104,7 +104,7 @@ class Dataset:
     unless the dataset was opened `at` one.
     """
 
-    def __init__(self, place: Place, source: RowSource, at: str | None) -> None:
+    def __init__(self, place: StreamPlace, source: RowSource, at: str | None) -> None:
         self._place, self._source, self._at = place, source, at
 
     def __repr__(self) -> str:

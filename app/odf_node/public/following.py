@@ -41,7 +41,7 @@ from ..client.home import token_for
 from ..client.http import TransferFailed, Unreachable, open_http, unreachable
 from ..client.limits import LIMITS, too_much
 from ..client.node_api import NodeApi, NothingThere, NotOffered
-from ..client.remotes import Location, Repositories, Repository
+from ..client.remotes import Location, NamedRepository, Repositories
 from ..client.repositories import HttpRepository
 from ..client.sync import opened
 from ..client.targets import read_address
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamPlace:
     """A location, and the token to send there."""
 
     location: Location
@@ -67,7 +67,7 @@ class Place:
         return bool(self.location.base)
 
 
-def place_of(name: str | os.PathLike[str], token: str | None = None) -> Place:
+def place_of(name: str | os.PathLike[str], token: str | None = None) -> StreamPlace:
     """Resolve a URL, a folder, or REPOSITORY/[ACCOUNT/]NAME.
 
     The token is the given one, else the repository's, else `ODF_NODE_TOKEN` if the location is on
@@ -79,12 +79,12 @@ def place_of(name: str | os.PathLike[str], token: str | None = None) -> Place:
     text = str(name) if isinstance(name, str) else str(Path(name))
     repositories = Repositories()
 
-    def token_at(address: str, by: Repository | None) -> str | None:
+    def token_at(address: str, by: NamedRepository | None) -> str | None:
         own = token or repositories.token_of_repository(address, by=by)
         return own or token_for(address) or repositories.token_of_login(address)
 
     address = read_address(text, repositories, tokens=token_at)
-    return Place(address.location, address.token)
+    return StreamPlace(address.location, address.token)
 
 
 BLOCK = "odf-block"
@@ -112,7 +112,7 @@ class FromNode:
 
     A node of another make does not read for others; then the chain is read here."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StreamPlace) -> None:
         self._place = place
 
     @contextmanager
@@ -179,7 +179,7 @@ def _at_most(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchR
 class FromChain:
     """Reads the rows itself: fetches and hashes the whole chain and every needed slice."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StreamPlace) -> None:
         self._place = place
 
     @contextmanager
@@ -290,7 +290,7 @@ class Following(Iterator[Changes]):
 
     def __init__(
         self,
-        place: Place,
+        place: StreamPlace,
         source: RowSource,
         since: Position,
         *,

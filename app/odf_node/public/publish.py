@@ -27,7 +27,7 @@ from ..client.limits import MOST_TAKEN_BACK
 from ..client.new_dataset import NewDataset, kept_if_filled, new_dataset, node_and_alias
 from ..client.node_api import REPLAYED, NodeApi, NothingThere, RequestConflict
 from ..service.read.read import FACTS, ReadRequest
-from .following import FromNode, Place, place_of
+from .following import FromNode, StreamPlace, place_of
 
 if TYPE_CHECKING:
     import httpx
@@ -154,7 +154,7 @@ def _request_key(rows: _Rows, head: str, *, adds: bool) -> str:
     return f"rows-{digest}-{head}{'-add-columns' if adds else ''}"
 
 
-def _node_place(url: str, token: str | None) -> Place:
+def _node_place(url: str, token: str | None) -> StreamPlace:
     place = place_of(url, token)
     if not place.is_served:
         raise BadInput(
@@ -163,7 +163,7 @@ def _node_place(url: str, token: str | None) -> Place:
     return place
 
 
-def _choices(given: dict[str, Any], place: Place, rows: _Rows) -> Choices:
+def _choices(given: dict[str, Any], place: StreamPlace, rows: _Rows) -> Choices:
     """Return what the caller chose. Of a frame, no key and no event time mean none."""
     from ..proposal.options import chosen  # as all of proposals, slow to load
 
@@ -191,7 +191,7 @@ class _Rows:
 @contextmanager
 def _rows(data: Any) -> Iterator[_Rows]:
     """Yield a frame as Parquet, or the file at a path. Raises `NotATable`."""
-    from ..proposal.sample import MEDIA_TYPES, Format, Sample, sample_of_file
+    from ..proposal.sample import MEDIA_TYPES, Sample, SampleFormat, sample_of_file
 
     if isinstance(data, str | os.PathLike):
         path = Path(data)
@@ -201,13 +201,13 @@ def _rows(data: Any) -> Iterator[_Rows]:
             yield _Rows(file, MEDIA_TYPES[sample.format], size, sample, is_frame=False)
         return
     with _parquet(table_of(data)) as path:
-        sample = Sample("frame.parquet", Format.PARQUET, b"", is_whole=True, file=path)
+        sample = Sample("frame.parquet", SampleFormat.PARQUET, b"", is_whole=True, file=path)
         with path.open("rb") as file:
             yield _Rows(file, MEDIA_TYPE, path.stat().st_size, sample, is_frame=True)
 
 
 def _dataset(
-    place: Place, rows: _Rows, choices: Choices, visibility: str, http: httpx.Client
+    place: StreamPlace, rows: _Rows, choices: Choices, visibility: str, http: httpx.Client
 ) -> tuple[str, NewDataset | None, tuple[str, ...]]:
     """Return the head of the dataset, which is created for the rows unless it exists; the new
     dataset; and what was noticed about its rows."""
@@ -288,7 +288,7 @@ _RETRACT = 1
 class Standing:
     """Current rows of a dataset, with the names of the node's own columns."""
 
-    place: Place
+    place: StreamPlace
     rows: pa.Table
     offset: str
     operation: str
@@ -327,7 +327,7 @@ class Standing:
 
 
 def standing(
-    place: Place,
+    place: StreamPlace,
     *,
     filters: Sequence[str] = (),
     key: Mapping[str, Any] | None = None,
@@ -379,7 +379,7 @@ def _conditions(key: Mapping[str, Any], offsets: Sequence[int], offset: str) -> 
         yield f"{offset}:in:{','.join(map(str, offsets))}"
 
 
-def _own_columns(place: Place) -> dict[str, str]:
+def _own_columns(place: StreamPlace) -> dict[str, str]:
     """Return the names of the node's own columns, by their usual names."""
     with open_http() as http:
         api = NodeApi(place.location.base, place.token, http=http)

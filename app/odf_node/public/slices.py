@@ -22,7 +22,7 @@ from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.pruning.filters import Filter
-from odf_storage.datasets.read.read import Asked, reading
+from odf_storage.datasets.read.read import RowsRequest, reading
 from odf_storage.datasets.read.rows import Projection
 from odf_storage.datasets.read.scan import narrowed
 from odf_storage.datasets.read.view import View, view_of
@@ -31,16 +31,16 @@ from ..client.http import open_http
 from ..client.node_api import NodeApi, NotOffered
 from ..client.sync import opened
 from ..service.read.read import CHANGELOG, FACTS, ReadRequest
-from .following import FromChain, FromNode, Place
+from .following import FromChain, FromNode, StreamPlace
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedSlice:
     """Slices as of a block, oldest first, with all that is needed to read them; can be pickled."""
 
-    place: Place
+    place: StreamPlace
     block: Multihash
     vocab: Vocab
     schema: pa.Schema
@@ -55,13 +55,13 @@ class Listed:
         """The offset after the last slice; None if there are no slices."""
         return self.slices[-1][0].offset_interval.end + 1 if self.slices else None
 
-    def pruned(self, filters: Sequence[Filter]) -> Listed:
+    def pruned(self, filters: Sequence[Filter]) -> ListedSlice:
         """Return only the slices that may contain a row satisfying all filters, judged by their
         offsets. Raises `UnknownColumn`, `MalformedFilter`."""
         with self._view() as view:
             return self._only(narrowed(view, filters).view.slices)
 
-    def shown(self, projection: str) -> Listed:
+    def shown(self, projection: str) -> ListedSlice:
         """Return the same slices without the rows that the projection leaves out. It reads the
         offsets of the rows that are left. Raises the same errors as `Dataset.batches`."""
         if projection == CHANGELOG or (projection == FACTS and self.only_adds) or not self.slices:
@@ -75,7 +75,7 @@ class Listed:
         missing = np.setdiff1d(np.arange(self.end or 0, dtype=np.int64), left, assume_unique=True)
         return replace(self, missing=missing)
 
-    def _only(self, slices: tuple[tuple[DataSlice, Instant], ...]) -> Listed:
+    def _only(self, slices: tuple[tuple[DataSlice, Instant], ...]) -> ListedSlice:
         """Return these successive slices alone."""
         if self.missing is None or not slices:
             return replace(self, slices=slices)
@@ -83,7 +83,7 @@ class Listed:
         first, last = np.searchsorted(self.missing, [start, end + 1])
         return replace(self, slices=slices, missing=self.missing[first:last])
 
-    def groups(self, most_bytes: int) -> Iterator[Listed]:
+    def groups(self, most_bytes: int) -> Iterator[ListedSlice]:
         """Split into groups of successive slices: each has at most `most_bytes` bytes, or a single
         slice."""
         group: list[tuple[DataSlice, Instant]] = []
@@ -105,7 +105,9 @@ class Listed:
         `Dataset.batches`."""
         offset, missing = self.vocab.offset_column, self.missing
         read = columns if missing is None else dict.fromkeys([*columns, offset])
-        asked = Asked(columns=tuple(read), filters=tuple(filters), projection=Projection.CHANGELOG)
+        asked = RowsRequest(
+            columns=tuple(read), filters=tuple(filters), projection=Projection.CHANGELOG
+        )
         with self._view() as view, reading(view, asked) as (_, batches):
             if missing is None:
                 yield batches
@@ -130,7 +132,7 @@ def _without(batch: pa.RecordBatch, offset: str, missing: Offsets) -> pa.RecordB
     return batch.filter(pa.array(~is_missing))
 
 
-def listed(place: Place, at: Multihash | None = None, *, since: int = 0) -> Listed:
+def listed(place: StreamPlace, at: Multihash | None = None, *, since: int = 0) -> ListedSlice:
     """List the slices with rows at or after the offset `since`, as of a block, by default the
     newest.
 
@@ -145,7 +147,7 @@ def listed(place: Place, at: Multihash | None = None, *, since: int = 0) -> List
         return _by_chain(place, at, since)
 
 
-def _by_node(place: Place, at: Multihash | None, since: int) -> Listed:
+def _by_node(place: StreamPlace, at: Multihash | None, since: int) -> ListedSlice:
     slices: list[tuple[DataSlice, Instant]] = []
     with open_http() as http:
         api = NodeApi(place.location.base, place.token, http=http)
@@ -155,7 +157,7 @@ def _by_node(place: Place, at: Multihash | None, since: int) -> Listed:
             if len(behind) < len(page["files"]):
                 break
     schema, vocab = page["schema"], page["vocab"]
-    return Listed(
+    return ListedSlice(
         place=place,
         block=Multihash.parse(page["at"]),
         vocab=Vocab(
@@ -179,9 +181,9 @@ def _slice(told: dict[str, Any]) -> DataSlice:
     )
 
 
-def _by_chain(place: Place, at: Multihash | None, since: int) -> Listed:
+def _by_chain(place: StreamPlace, at: Multihash | None, since: int) -> ListedSlice:
     with opened(place.location, place.token, whole=True) as repository:
         view = view_of(repository, at)
     behind = tuple(each for each in view.slices if each[0].offset_interval.end >= since)
     schema = pa.schema([]) if view.schema is None else view.schema
-    return Listed(place, view.head, view.vocab, schema, behind)
+    return ListedSlice(place, view.head, view.vocab, schema, behind)

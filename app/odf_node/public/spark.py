@@ -53,7 +53,7 @@ from odf_storage.datasets.read.scan import check_columns
 
 from ..service.read.read import CHANGELOG, FACTS
 from .following import FromChain, FromNode, Position, place_of, require_same_history
-from .slices import Listed, listed
+from .slices import ListedSlice, listed
 
 _OPERATORS: dict[type[spark.Filter], str] = {
     spark.EqualTo: "eq",
@@ -212,7 +212,7 @@ class Options:
                 "UnusableOption", f"at is the hash of a block, not {self.at[:100]!r}"
             ) from None
 
-    def listed(self, since: int = 0, at: Multihash | None = None) -> Listed:
+    def listed(self, since: int = 0, at: Multihash | None = None) -> ListedSlice:
         return listed(place_of(self.path, self.token), at or self.block, since=since)
 
 
@@ -244,7 +244,7 @@ class SparkSource(DataSource):  # type: ignore[misc] # Spark's types are not fol
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        kind = PushingReader if self._options.filterpushdown else Reader
+        kind = PushingReader if self._options.filterpushdown else SparkReader
         return kind(self._options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
@@ -252,10 +252,10 @@ class SparkSource(DataSource):  # type: ignore[misc] # Spark's types are not fol
 
 
 @dataclass
-class Part(InputPartition):  # type: ignore[misc]
+class SparkPart(InputPartition):  # type: ignore[misc]
     """Some slices, and the filters for their rows."""
 
-    slices: Listed
+    slices: ListedSlice
     filters: Sequence[Filter]
 
 
@@ -266,19 +266,19 @@ class _Reading:
         self._options, self._schema = options, schema
         self._filters = options.filters
 
-    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: SparkPart) -> Iterator[pa.RecordBatch]:
         """Read the rows of a partition. Runs in a Python worker of Spark."""
         with partition.slices.rows(self._schema.names, partition.filters) as batches:
             for batch in batches:
                 if batch.num_rows:
                     yield to_spark(batch, self._schema)
 
-    def _parts(self, found: Listed, filters: Sequence[Filter]) -> list[Part]:
+    def _parts(self, found: ListedSlice, filters: Sequence[Filter]) -> list[SparkPart]:
         groups = found.pruned(filters).groups(self._options.maxpartitionbytes)
-        return [Part(each, tuple(filters)) for each in groups]
+        return [SparkPart(each, tuple(filters)) for each in groups]
 
 
-class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
+class SparkReader(_Reading, DataSourceReader):  # type: ignore[misc]
     """Reads the dataset as of one block."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -286,7 +286,7 @@ class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
         return self._parts(found, self._filters)
 
 
-class PushingReader(Reader):
+class PushingReader(SparkReader):
     """Accepts Spark's filters too; Spark refuses such a source unless it is configured to allow
     it."""
 
@@ -346,7 +346,7 @@ def _told(position: Position) -> dict[str, Any]:
     return {NEXT: position.offset, **block}
 
 
-def _end(found: Listed, start: int, limit: ReadLimit) -> int:
+def _end(found: ListedSlice, start: int, limit: ReadLimit) -> int:
     """Return the offset at which a batch of these slices ends."""
     if isinstance(limit, ReadMaxFiles):
         found = replace(found, slices=found.slices[: limit.max_files])

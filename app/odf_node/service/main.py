@@ -1,8 +1,8 @@
 """Builds the ASGI application out of its parts.
 
 A request passes `Observed` (counters, traces, log, audit), then `Dispatch` (finds the route and
-the caller), then the application at its address: `Objects` (bytes), `Transfers` (WebSockets), pages
-for browsers, or FastAPI (everything else).
+the caller), then the application at its address: `ObjectRoutes` (bytes), `Transfers` (WebSockets),
+pages for browsers, or FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from .mirrors.routes import add_mirror_routes
 from .news import routes as news
 from .news.routes import add_news_routes
 from .objects.listing import Listings
-from .objects.objects import AtHand, Uploads
-from .objects.routes import Objects
+from .objects.objects import AtHand, ObjectUploads
+from .objects.routes import ObjectRoutes
 from .pages.site import page_routes
 from .query import routes as query
 from .read.file_routes import add_file_routes
@@ -122,8 +122,8 @@ def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
     """Return the routes that are served in front of the framework."""
     stores, access, settings = node.stores, node.access, node.settings
     prefix = PREFIX[settings.tenancy]
-    uploads = Uploads(stores, access, node.begun_uploads, settings)
-    objects = Objects(stores, access, at_hand, uploads, node.head_polls, node.signed_urls)
+    uploads = ObjectUploads(stores, access, node.begun_uploads, settings)
+    objects = ObjectRoutes(stores, access, at_hand, uploads, node.head_polls, node.signed_urls)
     transfers = Transfers(node.handshake, settings)
     posts = IngestEndpoint(node.posts, node.file_uploads, node.waiting, settings, api.state)
     pages = page_routes(node.parts, prefix)

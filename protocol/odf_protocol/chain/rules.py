@@ -141,7 +141,7 @@ REPORT_LIMIT = 10_000
 Check = Callable[[ChainState, HashedBlock, Any], None]
 
 
-class Origin(StrEnum):
+class RuleOrigin(StrEnum):
     """The source of a rule, which decides for which chains it applies."""
 
     SPEC = "spec"
@@ -162,7 +162,7 @@ class Rule:
     check: Check
     about: tuple[type, ...] = ()
     relies_on: tuple[type, ...] = ()
-    origin: Origin = Origin.SPEC
+    origin: RuleOrigin = RuleOrigin.SPEC
 
     @property
     def name(self) -> str:
@@ -219,41 +219,41 @@ _AT_THE_END_OF_THE_WAY = (
 )
 
 _OF_THIS_NODE = (
-    Rule(data_rules.first_data_has_no_previous_offset, DATA, DATA, Origin.OURS),
-    Rule(data_rules.new_inputs_start_from_nothing, EXECUTING, EXECUTING, Origin.OURS),
-    Rule(definition_rules.push_sources_stay_few, (AddPushSource,), (), Origin.LIMIT),
+    Rule(data_rules.first_data_has_no_previous_offset, DATA, DATA, RuleOrigin.OURS),
+    Rule(data_rules.new_inputs_start_from_nothing, EXECUTING, EXECUTING, RuleOrigin.OURS),
+    Rule(definition_rules.push_sources_stay_few, (AddPushSource,), (), RuleOrigin.LIMIT),
     Rule(
         definition_rules.polling_source_changes_something,
         (SetPollingSource,),
         ALL_SOURCES,
-        Origin.OURS,
+        RuleOrigin.OURS,
     ),
     Rule(
         definition_rules.disabled_push_source_is_active,
         (DisablePushSource,),
         ALL_SOURCES,
-        Origin.OURS,
+        RuleOrigin.OURS,
     ),
     Rule(
         definition_rules.disabled_polling_source_is_active,
         (DisablePollingSource,),
         ALL_SOURCES,
-        Origin.OURS,
+        RuleOrigin.OURS,
     ),
     Rule(
         definition_rules.common_columns_keep_their_types,
         (SetDataSchema,),
         (SetDataSchema,),
-        Origin.OURS,
+        RuleOrigin.OURS,
     ),
     Rule(
         definition_rules.vocabulary_keeps_its_columns,
         (SetVocab,),
         (SetVocab, SetDataSchema),
-        Origin.OURS,
+        RuleOrigin.OURS,
     ),
-    Rule(only_a_root_receives_data, (*ADDING, *SOURCES), (Seed,), Origin.OURS),
-    Rule(only_a_derivative_transforms, TRANSFORMING, (Seed,), Origin.OURS),
+    Rule(only_a_root_receives_data, (*ADDING, *SOURCES), (Seed,), RuleOrigin.OURS),
+    Rule(only_a_derivative_transforms, TRANSFORMING, (Seed,), RuleOrigin.OURS),
 )
 
 _OF_AUTHORS = (
@@ -261,7 +261,7 @@ _OF_AUTHORS = (
         definition_rules.system_columns_are_declared,
         (SetDataSchema,),
         (SetVocab, SetDataSchema),
-        Origin.OURS,
+        RuleOrigin.OURS,
     ),
 )
 """Rules for newly authored blocks only, because older data may lack these columns."""
@@ -279,7 +279,7 @@ _FOR_AUTHORS: RulesByEvent = {
     for event, rules in _BY_EVENT.items()
 }
 _FOR_RECEIVED: RulesByEvent = {
-    event: tuple(rule for rule in rules if rule.origin is not Origin.OURS)
+    event: tuple(rule for rule in rules if rule.origin is not RuleOrigin.OURS)
     for event, rules in _BY_EVENT.items()
 }
 

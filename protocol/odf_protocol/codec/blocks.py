@@ -27,10 +27,10 @@ from ..metadata.schema import Table
 from ..multihash import HashMismatch, Multihash
 from .decode import (
     PLANS,
+    ByteSource,
     MalformedBuffer,
     NotKnown,
     RawQueryResponseRoot,
-    Source,
     TablePlan,
     TransformResponseRoot,
     decode_root,
@@ -153,7 +153,7 @@ def peek_block(raw: bytes, actual: Multihash | None = None) -> BlockFrame:
     return BlockFrame(hash=actual or Multihash.of(raw), **frame)
 
 
-def _read_frame(source: Source, at: int) -> dict[str, Any]:
+def _read_frame(source: ByteSource, at: int) -> dict[str, Any]:
     layout = _BLOCK.layout(source, at)
     event = "UnknownEvent"
     values: dict[str, Any] = dict(layout.defaults)
@@ -189,11 +189,11 @@ def _opened(raw: bytes) -> tuple[BlockVersion, bytes]:
     manifest: Manifest = read_guarded(raw, _MANIFEST.read)
     version = _block_version(manifest)
     if len(_heads) < HEADS_KEPT:
-        _remember(Source(raw), version)
+        _remember(ByteSource(raw), version)
     return version, manifest.content
 
 
-def _remember(source: Source, version: BlockVersion) -> None:
+def _remember(source: ByteSource, version: BlockVersion) -> None:
     """Cache the head of a manifest, unless a part of it is after the content."""
     global _head_lengths
     at = source.follow(0)
@@ -223,7 +223,7 @@ def _block_version(manifest: Manifest) -> BlockVersion:
     )
 
 
-def _read_block(source: Source, at: int) -> MetadataBlock:
+def _read_block(source: ByteSource, at: int) -> MetadataBlock:
     """Read the frame strictly, and the event only if this version knows it."""
     layout = _BLOCK.layout(source, at)
     values: dict[str, Any] = layout.defaults.copy()

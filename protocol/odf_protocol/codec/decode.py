@@ -90,7 +90,7 @@ _SCALARS = {
 }
 _OFFSET_WIDTH = 4
 
-Read = Callable[["Source", int], Any]
+Read = Callable[["ByteSource", int], Any]
 """Reads a value, given the source and the position of the field."""
 
 
@@ -106,7 +106,7 @@ class NotKnown(BadInput):
         self.what = what
 
 
-class Source:
+class ByteSource:
     """One buffer, with the number of bytes and the depth that may still be visited."""
 
     __slots__ = ("depth", "left", "raw", "size")
@@ -166,7 +166,7 @@ def decode_root(name: str, raw: bytes) -> Any:
 
 def read_guarded(raw: bytes, read: Read) -> Any:
     """Read at the root of a buffer; convert all errors of the bytes to `MalformedBuffer`."""
-    source = Source(raw)
+    source = ByteSource(raw)
     try:
         return read(source, source.follow(0))
     except struct.error:
@@ -197,7 +197,7 @@ class TablePlan:
         self.name, self.fields, self.model = name, fields, model
         self._layout = lru_cache(maxsize=PLANS_PER_TABLE)(self._plan)
 
-    def read(self, source: Source, at: int) -> Any:
+    def read(self, source: ByteSource, at: int) -> Any:
         """Read the table at this position. Raises as `decode_root`, and `struct.error`."""
         layout = self.layout(source, at)
         if layout.unknown is not None:
@@ -208,7 +208,7 @@ class TablePlan:
         source.depth += 1
         return self.model(**values)
 
-    def layout(self, source: Source, at: int) -> Layout:
+    def layout(self, source: ByteSource, at: int) -> Layout:
         """Return the plan for the table at this position; check bounds and charge its bytes."""
         source.depth -= 1
         if source.depth < 0:
@@ -299,7 +299,7 @@ def _enum_reader(field: Field) -> Read:
     unpack = _SCALARS[carrier].unpack_from
     members = tuple(ENUM_TYPES[field.of or ""](name) for name in names)
 
-    def read(source: Source, at: int) -> Any:
+    def read(source: ByteSource, at: int) -> Any:
         (value,) = unpack(source.raw, at)
         if not 0 <= value < len(members):
             raise NotKnown(f"value {value} of {field.of}")
@@ -308,7 +308,7 @@ def _enum_reader(field: Field) -> Read:
     return read
 
 
-def _timestamp(source: Source, at: int) -> Instant:
+def _timestamp(source: ByteSource, at: int) -> Instant:
     return Instant.from_fields(*_TIMESTAMP.unpack_from(source.raw, at))
 
 
@@ -322,7 +322,7 @@ def _union_reader(owner: str, field: Field, delta: int) -> Read:
     `delta` bytes after it."""
     plans = tuple(PLANS[variant] for variant in UNIONS[field.of or ""])
 
-    def read(source: Source, at: int) -> Any:
+    def read(source: ByteSource, at: int) -> Any:
         tag = source.raw[at]
         if tag > len(plans):
             raise NotKnown(f"variant {tag} of {field.of}")
@@ -336,7 +336,7 @@ def _union_reader(owner: str, field: Field, delta: int) -> Read:
     return read
 
 
-def _attributes(source: Source, at: int) -> Attributes:
+def _attributes(source: ByteSource, at: int) -> Attributes:
     text: str | None = _ATTRIBUTES.read(source, source.follow(at)).text
     if text is None:
         raise MalformedBuffer("an attribute map has no text")
@@ -346,7 +346,7 @@ def _attributes(source: Source, at: int) -> Attributes:
 
 
 def _list_of(read_item: Read) -> Read:
-    def read(source: Source, at: int) -> tuple[Any, ...]:
+    def read(source: ByteSource, at: int) -> tuple[Any, ...]:
         start, end = source.vector(at, _OFFSET_WIDTH)
         return tuple([read_item(source, here) for here in range(start, end, _OFFSET_WIDTH)])
 
@@ -371,14 +371,14 @@ class _AttributesTable(Table, frozen=True, kw_only=True):
 _LEAVES: dict[str, Read] = {
     **{wire: _scalar_reader(layout) for wire, layout in _SCALARS.items()},
     "timestamp": _timestamp,
-    "string": Source.text,
-    "bytes": Source.bytes_,
+    "string": ByteSource.text,
+    "bytes": ByteSource.bytes_,
     "multihash": lambda source, at: Multihash.decode(source.bytes_(at)),
     "dataset_id": lambda source, at: DatasetId.decode(source.bytes_(at)),
     "dataset_ref": lambda source, at: DatasetRef.parse(source.text(at)),
     "dataset_alias": lambda source, at: DatasetAlias.parse(source.text(at)),
     "attributes": _attributes,
-    "[string]": _list_of(Source.text),
+    "[string]": _list_of(ByteSource.text),
 }
 """Readers of wires that refer to no other type."""
 _MAKERS: dict[str, Callable[[Field], Read]] = {

@@ -128,7 +128,7 @@ DELETE_PATH_ID, DELETE_POS_ID = 2147483546, 2147483545
 _WIDTHS = {"int": "<i", "long": "<q", "timestamp": "<q", "timestamptz": "<q"}
 
 
-class Content(IntEnum):
+class FileContent(IntEnum):
     """Kind of the files in a manifest."""
 
     DATA = 0
@@ -161,12 +161,12 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class IcebergManifest:
     """A manifest as an entry of a manifest list."""
 
     path: str
     size: int
-    content: Content
+    content: FileContent
     snapshot: int
     sequence: int
     first_sequence: int
@@ -180,7 +180,7 @@ def bound(kind: str, value: int) -> bytes | None:
     return None if width is None else struct.pack(width, value)
 
 
-def manifest_file(files: Iterable[File], schema: IcebergSchema, content: Content) -> bytes:
+def manifest_file(files: Iterable[File], schema: IcebergSchema, content: FileContent) -> bytes:
     """Return the bytes of a manifest."""
     told = {
         "schema": json.dumps(schema.told, separators=(",", ":"), ensure_ascii=False),
@@ -194,7 +194,7 @@ def manifest_file(files: Iterable[File], schema: IcebergSchema, content: Content
 
 
 def manifest_list(
-    manifests: Iterable[Manifest], *, snapshot: int, parent: int | None, sequence: int
+    manifests: Iterable[IcebergManifest], *, snapshot: int, parent: int | None, sequence: int
 ) -> bytes:
     """Return the bytes of the manifest list of a snapshot."""
     told = {
@@ -206,7 +206,7 @@ def manifest_list(
     return container(_LISTED, map(_listed, manifests), told)
 
 
-def _entry(file: File, content: Content) -> dict[str, Any]:
+def _entry(file: File, content: FileContent) -> dict[str, Any]:
     known = file.ranges
     return {
         "status": ADDED,
@@ -235,7 +235,7 @@ def _pairs(known: Iterable[tuple[int, Any]]) -> list[dict[str, Any]]:
     return [{"key": key, "value": value} for key, value in known if value is not None]
 
 
-def _listed(each: Manifest) -> dict[str, Any]:
+def _listed(each: IcebergManifest) -> dict[str, Any]:
     return {
         "manifest_path": each.path,
         "manifest_length": each.size,

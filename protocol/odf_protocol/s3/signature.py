@@ -56,7 +56,7 @@ class S3Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SignatureClaim:
     """The facts about the signature in the header of a request."""
 
     day: str
@@ -66,7 +66,7 @@ class Claim:
     signature: str
 
     @classmethod
-    def of(cls, request: S3Request) -> Claim:
+    def of(cls, request: S3Request) -> SignatureClaim:
         """Parse the header of a request. Raises `MalformedS3Signature`."""
         text = request.header("authorization")
         match = _HEADER.fullmatch(text) if len(text) <= MAX_CHARS else None
@@ -90,7 +90,7 @@ def time_of(request: S3Request) -> int:
         raise malformed_s3_signature(f"{DATE_HEADER} is no time like 20260131T235959Z") from None
 
 
-def signature(request: S3Request, claim: Claim, secret: str) -> str:
+def signature(request: S3Request, claim: SignatureClaim, secret: str) -> str:
     """Return the signature that the secret gives for the request."""
     scope = f"{claim.day}/{claim.region}/s3/aws4_request"
     canonical = _digest(_canonical(request, claim.signed))

@@ -99,7 +99,7 @@ CAUSES = 20
 """Limit of the causes of an error that are looked at."""
 
 
-class Line(str):
+class LogLine(str):
     """The text of a log line, with the event and fields from which it was built."""
 
     __slots__ = ("event", "fields")
@@ -107,10 +107,10 @@ class Line(str):
     fields: dict[str, Any]
 
 
-def line(event: str, **fields: Any) -> Line:
+def line(event: str, **fields: Any) -> LogLine:
     """Build `event key=value …`; values with blanks or quotes are quoted, None is left out."""
     kept = {key: value for key, value in fields.items() if value is not None}
-    built = Line(" ".join([event, *(f"{key}={_text(value)}" for key, value in kept.items())]))
+    built = LogLine(" ".join([event, *(f"{key}={_text(value)}" for key, value in kept.items())]))
     built.event, built.fields = event, kept
     return built
 
@@ -187,7 +187,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {**current_facts(), **_fields(record)}
-        message = record.msg.event if isinstance(record.msg, Line) else record.getMessage()
+        message = record.msg.event if isinstance(record.msg, LogLine) else record.getMessage()
         entry: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -204,7 +204,7 @@ _RESERVED = frozenset(("time", "level", "logger", "message", "exception"))
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return record.msg.fields if isinstance(record.msg, Line) else {}
+    return record.msg.fields if isinstance(record.msg, LogLine) else {}
 
 
 def _text(value: Any) -> str:

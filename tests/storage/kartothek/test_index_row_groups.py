@@ -15,8 +15,8 @@ from odf_protocol.kartothek.keys import state_keys
 from odf_protocol.kartothek.predicates import LABEL, VALUE, Op, Term, encode_index, pairs_of
 from odf_protocol.kartothek.state import State
 from odf_storage.datasets.kartothek.parts import FoundState
-from odf_storage.datasets.kartothek.select import Partition, Table, index_pairs, own_pairs
-from odf_storage.stores.ports.keyed import Content
+from odf_storage.datasets.kartothek.select import Partition, SelectedTable, index_pairs, own_pairs
+from odf_storage.stores.ports.keyed import KeyedContent
 
 VALUES, LABELS = 45_000, 3
 FOOTER_BYTES = 65 * 1024
@@ -45,7 +45,7 @@ class OneFile:
         return self.last
 
 
-def table_of(values: pa.Array) -> tuple[Table, OneFile]:
+def table_of(values: pa.Array) -> tuple[SelectedTable, OneFile]:
     labels = [f"b{at:08}" for at in range(LABELS)]
     parts = [
         pairs_of(values.take(pa.array(range(at, len(values), 2))), label)
@@ -53,10 +53,10 @@ def table_of(values: pa.Array) -> tuple[Table, OneFile]:
     ]
     store = OneFile(encode_index("c", pa.concat_tables(parts)))
     state = State(uuid="u", partitions={}, partition_keys=(), indices={"c": "u/i"}, metadata={})
-    found = FoundState(state_keys("u")[0], Content(b"", "", Instant(0)), state)
+    found = FoundState(state_keys("u")[0], KeyedContent(b"", "", Instant(0)), state)
     partitions = tuple(Partition(label=each, key=each, values={}) for each in labels)
     schema = pa.schema([("c", values.type)])
-    made = Table(
+    made = SelectedTable(
         store=store,  # type: ignore[arg-type]
         found=found,
         name="table",
@@ -67,7 +67,7 @@ def table_of(values: pa.Array) -> tuple[Table, OneFile]:
     return made, store
 
 
-def found_by(table: Table, term: Term, *, is_ours: bool) -> set[tuple[Any, str]]:
+def found_by(table: SelectedTable, term: Term, *, is_ours: bool) -> set[tuple[Any, str]]:
     known = pa.array([each.label for each in table.partitions], pa.string())
     found: set[tuple[Any, str]] = set()
     column_type = table.schema.field("c").type

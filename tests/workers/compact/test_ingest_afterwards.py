@@ -13,7 +13,7 @@ from odf_protocol.metadata.sources import MergeStrategySnapshot
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import compact_job
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.read.read import Asked, reading
+from odf_storage.datasets.read.read import RowsRequest, reading
 from odf_storage.datasets.read.rows import Projection
 from odf_storage.datasets.read.view import view_of_dataset
 from odf_storage.datasets.rewrite.compact import reset
@@ -46,7 +46,7 @@ def ingested(stores: Stores, worker: Worker, dataset: Dataset, rows: dict[str, i
 
 
 def state(dataset: Dataset) -> dict[str, int]:
-    asked = Asked(projection=Projection.STATE)
+    asked = RowsRequest(projection=Projection.STATE)
     found: dict[str, Any] = {}
     with reading(view_of_dataset(dataset), asked) as (_, batches):
         for batch in batches:

@@ -24,7 +24,7 @@ from odf_protocol.metadata.events import (
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
-from odf_workers.engines.port.port import Listener
+from odf_workers.engines.port.port import EngineListener
 from odf_workers.engines.remote.container import ContainerEngine, EngineRules, pinned
 from odf_workers.engines.remote.runtimes import ContainerRules
 from odf_workers.runtime.progress import JobLost
@@ -230,7 +230,7 @@ def test_a_job_that_is_lost_does_not_wait_for_its_image(
     assert [call[0] for call in runtime.calls(tmp_path / "bin")][-2:] == ["kill", "rm"]
 
 
-class LostAfter(Listener):
+class LostAfter(EngineListener):
     """Of a job that is cancelled while its container starts."""
 
     def __init__(self, looks: int) -> None:

@@ -13,7 +13,7 @@ from tests.workers.engine.changes import APPEND, CITIES, cities, listed
 from tests.workers.engine.requests import Derivative, sql
 
 from odf_protocol.metadata.events import TransformResponseInternalError, TransformResponseSuccess
-from odf_workers.engines.port.port import Listener
+from odf_workers.engines.port.port import EngineListener
 from odf_workers.engines.remote.container import ContainerEngine, EngineRules
 from odf_workers.engines.remote.runtimes import Runtime
 from odf_workers.program.wiring import clear, scratch_folder
@@ -93,7 +93,7 @@ def test_a_container_without_enough_memory_is_told_so(alone: str, tmp_path: Path
     assert "memory than the 32m" in failed(alone, eater, tmp_path, "32m")
 
 
-class Killing(Listener):
+class Killing(EngineListener):
     """Has the container killed once the query runs."""
 
     def __init__(self, runtime: str, folder: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_container_that_is_killed_in_a_query_is_told_from_a_wrong_answer(
     assert "was killed" in response.message
 
 
-class Cancelled(Listener):
+class Cancelled(EngineListener):
     """Of a job that is cancelled once its query runs."""
 
     _running = False

@@ -28,10 +28,10 @@ from odf_protocol.metadata.events import (
     TransformResponseInternalError,
 )
 from odf_workers import confine
-from odf_workers.engines.datafusion.child import Question, Source, Spawner, encoded
+from odf_workers.engines.datafusion.child import EngineQuestion, Spawner, TableSource, encoded
 from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
 from odf_workers.engines.port.job_listener import Heard
-from odf_workers.engines.port.port import InvalidQuery, Listener, is_beyond_limits
+from odf_workers.engines.port.port import EngineListener, InvalidQuery, is_beyond_limits
 from odf_workers.engines.port.query_size import QuerySize
 from odf_workers.runtime.progress import JobLost, JobProgress
 
@@ -69,13 +69,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ask(engine: Any, folder: Path, query: str, listener: Listener | None = None) -> Any:
+def ask(engine: Any, folder: Path, query: str, listener: EngineListener | None = None) -> Any:
     request = RawQueryRequest(
         input_data_paths=(str(folder / "in.parquet"),),
         transform=sql(query, engine="datafusion"),
         output_data_path=str(folder / "out.parquet"),
     )
-    return engine.execute_raw_query(request, listener or Listener())
+    return engine.execute_raw_query(request, listener or EngineListener())
 
 
 def spawners() -> list[psutil.Process]:
@@ -88,7 +88,7 @@ def processes_of_queries() -> list[psutil.Process]:
     return [each for spawner in spawners() for each in spawner.children()]
 
 
-class Watching(Listener):
+class Watching(EngineListener):
     """Does something once, when a query is under way."""
 
     def __init__(self, act: Callable[[psutil.Process], None]) -> None:
@@ -147,7 +147,7 @@ def test_a_query_of_one_batch_ends_when_it_is_cancelled(engine: Any, folder: Pat
 
 
 def test_a_query_nobody_waits_for_any_more_is_stopped(engine: Any, folder: Path) -> None:
-    class Left(Listener):
+    class Left(EngineListener):
         looks = 0
 
         def stops(self, stop: Callable[[], None]) -> None:
@@ -166,7 +166,7 @@ def test_a_query_nobody_waits_for_any_more_is_stopped(engine: Any, folder: Path)
 def test_a_value_beyond_all_memory_ends_its_own_process_only(engine: Any, folder: Path) -> None:
     most: list[int] = []
 
-    class Weighing(Listener):
+    class Weighing(EngineListener):
         def progress(self) -> None:
             for each in processes_of_queries():
                 try:
@@ -322,7 +322,7 @@ def test_a_process_of_a_query_holds_no_secret(engine: Any, folder: Path) -> None
         assert "CapEff:\t0000000000000000" in seen["status"]
 
 
-class _Then(Listener):
+class _Then(EngineListener):
     """Lets go of a query once it was looked at."""
 
     def __init__(self, watching: Watching) -> None:
@@ -357,10 +357,10 @@ os.wait()
 
 @pytest.mark.skipif(bool(confine.missing()), reason="this kernel cannot confine a process")
 def test_a_process_of_a_query_is_confined(engine: Any, folder: Path) -> None:
-    source = Source(name="input", paths=[str(folder / "in.parquet")])
+    source = TableSource(name="input", paths=[str(folder / "in.parquet")])
     (folder / "spill").mkdir()
     rules = replace(engine._rules([source], str(folder / "spill")), mode="require")
-    question = Question(
+    question = EngineQuestion(
         sources=[source], steps=[], rules=rules.text(), spill="", pool=1, iterates=False
     )
     done = subprocess.run(

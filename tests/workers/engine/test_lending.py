@@ -32,7 +32,7 @@ from odf_storage.stores.objects.s3 import S3ObjectStore
 from odf_storage.stores.objects.s3_bucket import SENT_PART_BYTES, Bucket
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_workers.engines.exchange import links, worker_side
-from odf_workers.engines.exchange.links import ExchangeFault, Loan, Span, Spans
+from odf_workers.engines.exchange.links import ExchangeFault, LinkSpan, Loan, Spans
 from odf_workers.jobs.ingest.source import Source, splits_of
 from odf_workers.jobs.transform.result import InputFiles
 from odf_workers.jobs.work.context import local_file, readable
@@ -218,13 +218,19 @@ def test_an_executor_fetches_the_bytes_of_its_part_to_their_positions(
     asked: FaultProxy, bucket: Bucket, tmp_path: Path
 ) -> None:
     (tmp_path / "rows").write_bytes(content := bytes(range(256)) * 8000)
-    late, end = Span(1_000_003, 2_000_000), Span(len(content) - 9, len(content))
-    parts: list[Spans | None] = [(Span(0, 7),), None, (late,), (late, end), (Span(0, 7), end)]
+    late, end = LinkSpan(1_000_003, 2_000_000), LinkSpan(len(content) - 9, len(content))
+    parts: list[Spans | None] = [
+        (LinkSpan(0, 7),),
+        None,
+        (late,),
+        (late, end),
+        (LinkSpan(0, 7), end),
+    ]
     loans = worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", parts)
     assert len(sent(bucket)) == 1
     for loan, spans in zip(loans, parts, strict=True):
         asked.clear()
-        wanted = spans or (Span(0, len(content)),)
+        wanted = spans or (LinkSpan(0, len(content)),)
         (path,) = {links.at_hand(loan) for _ in range(2)}
         found = path.read_bytes()
         assert len(found) == wanted[-1].end
@@ -238,7 +244,7 @@ def test_equal_bytes_of_other_parts_are_another_file(
     asked: FaultProxy, bucket: Bucket, tmp_path: Path
 ) -> None:
     (tmp_path / "rows").write_bytes(content := b"x" * 40)
-    parts = [(Span(0, 10), Span(20, 30)), (Span(0, 12), Span(20, 28))]
+    parts = [(LinkSpan(0, 10), LinkSpan(20, 30)), (LinkSpan(0, 12), LinkSpan(20, 28))]
     for loan in worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", parts):
         found = links.at_hand(loan).read_bytes()
         assert all(found[slice(*span)] == content[slice(*span)] for span in loan.spans or ())
@@ -249,7 +255,7 @@ def test_a_span_comes_whole_from_a_bucket_that_throttles_or_breaks_off(
     fault: str, asked: FaultProxy, bucket: Bucket, tmp_path: Path
 ) -> None:
     (tmp_path / "rows").write_bytes(content := bytes(range(256)) * 8000)
-    first, span = Span(10, 20), Span(100_000, 2_000_000)
+    first, span = LinkSpan(10, 20), LinkSpan(100_000, 2_000_000)
     (loan,) = worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", [(first, span)])
     asked.clear()
     asked.then("pass", *[fault] * 3)
@@ -263,7 +269,9 @@ def test_other_bytes_of_a_span_are_refused_and_damaged_ones_are_fetched_again(
     asked: FaultProxy, bucket: Bucket, tmp_path: Path
 ) -> None:
     (tmp_path / "rows").write_bytes(content := bytes(range(256)) * 10)
-    (loan,) = worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", [(Span(10, 20),)])
+    (loan,) = worker_side.lend_spans(
+        url_by(asked, bucket), tmp_path / "rows", [(LinkSpan(10, 20),)]
+    )
     path = links.at_hand(loan)
     path.write_bytes(content[:15] + b"other")
     assert links.at_hand(loan).read_bytes()[10:] == content[10:20]

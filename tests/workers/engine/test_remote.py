@@ -31,7 +31,7 @@ from odf_protocol.metadata.events import (
 )
 from odf_workers.engines.datafusion.engine import DataFusionEngine
 from odf_workers.engines.port import job_listener
-from odf_workers.engines.port.port import Listener
+from odf_workers.engines.port.port import EngineListener
 from odf_workers.engines.remote import remote
 from odf_workers.engines.remote import server as serving
 from odf_workers.engines.remote.remote import (
@@ -128,7 +128,7 @@ def request_of(name: str) -> Any:
 # --- waiting ------------------------------------------------------------------------------
 
 
-class Lost(Listener):
+class Lost(EngineListener):
     """Of a job that is not ours any more once the engine has begun."""
 
     def __init__(self, begun: threading.Event) -> None:

@@ -111,9 +111,9 @@ def test_a_session_for_queries_has_the_functions_that_are_allowed_and_no_other(
     spark: SparkSession,
 ) -> None:
     from odf_workers.engines.spark.allowed import PREPROCESS, TRANSFORM
-    from odf_workers.engines.spark.plan import Sessions
+    from odf_workers.engines.spark.plan import SparkSessions
 
-    sessions = Sessions(spark)
+    sessions = SparkSessions(spark)
     for allowed in (PREPROCESS, TRANSFORM):
         state = sessions.of(allowed)._jsparkSession.sessionState()
         for registry in (state.functionRegistry(), state.tableFunctionRegistry()):

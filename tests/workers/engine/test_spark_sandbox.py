@@ -14,7 +14,7 @@ from tests.workers.engine.requests import Derivative, sql
 
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import TransformResponseInvalidQuery, TransformResponseSuccess
-from odf_workers.engines.port.port import Listener
+from odf_workers.engines.port.port import EngineListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -329,7 +329,7 @@ def test_a_query_that_takes_too_long_is_cancelled(
 def test_a_query_nobody_waits_for_any_more_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     from odf_workers.engines.spark_engine.engine import SparkEngine
 
-    class Leaving(Listener):
+    class Leaving(EngineListener):
         def stops(self, stop: Callable[[], None]) -> None:
             stop()
 

@@ -52,9 +52,9 @@ from odf_workers.jobs.work.context import WorkerContext
 from odf_workers.merge.strategies import MERGE
 from odf_workers.partitions.port import Here, Way
 from odf_workers.readers import splits
-from odf_workers.slices.costs import Cut
+from odf_workers.slices.costs import SliceCut
 from odf_workers.stages import pipeline
-from odf_workers.stages.facts import Layout
+from odf_workers.stages.facts import FactLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +92,7 @@ class History:
     merge: MergeStrategy
     rule: Rule
     posts: list[Post]
-    cut: Cut
+    cut: SliceCut
     requires: bool = False
     """Whether the dataset requires a value of `n`, as its first batch does; later ones may not."""
     is_cut: bool = True
@@ -131,7 +131,7 @@ def history_made(seed: int) -> History:
             schema = schema_of(merge, grown=grown, optional=optional)
             body = table_of(schema, rows, chance.choice([1, 5, 100]))
         posts.append(Post(source, rows, body, grows))
-    cut = Cut(rows=chance.choice([5, 20, 1 << 20]), size=chance.choice([300, 2000, 1 << 28]))
+    cut = SliceCut(rows=chance.choice([5, 20, 1 << 20]), size=chance.choice([300, 2000, 1 << 28]))
     return History(merge, rule, posts, cut, requires, is_cut)
 
 
@@ -359,15 +359,15 @@ def tasks_counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def slices_from_ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The slices whose writers left out rows of other slices, from now on."""
     shared: list[int] = []
-    taken = Layout.taken
+    taken = FactLayout.taken
 
-    def counted(self: Layout, slice_: int, rows: pa.Table) -> tuple[int, pa.Table]:
+    def counted(self: FactLayout, slice_: int, rows: pa.Table) -> tuple[int, pa.Table]:
         before, found = taken(self, slice_, rows)
         if found.num_rows < rows.num_rows:
             shared.append(slice_)
         return before, found
 
-    monkeypatch.setattr(Layout, "taken", counted)
+    monkeypatch.setattr(FactLayout, "taken", counted)
     return shared
 
 

@@ -29,7 +29,7 @@ from odf_workers.readers import csv, csv_cuts, splits, text
 from odf_workers.readers import csv_records as csv_arrow
 from odf_workers.readers import rejected as chunks
 from odf_workers.readers.csv_records import BOM
-from odf_workers.slices.costs import Cut
+from odf_workers.slices.costs import SliceCut
 from odf_workers.slices.schema import POSITION, Limits
 from odf_workers.stages.read import PostRead
 from odf_workers.stages.read_posts import read
@@ -117,7 +117,7 @@ def told(file: File, path: Path, way: Way) -> Any:
     try:
         source = Source(content=path, step=file.step, sizes=(path.stat().st_size,))
         split, parts = splits_of(source, plan, way, Limits(), file.most)
-        post = PostRead(plan=plan, split=split, cut=Cut(), max_bad_rows=file.most, passes=True)
+        post = PostRead(plan=plan, split=split, cut=SliceCut(), max_bad_rows=file.most, passes=True)
         found = read(way, [post], [parts.splits])
         (post_rows,) = found.posts
         if post_rows.failure is not None:

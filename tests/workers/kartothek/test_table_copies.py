@@ -17,7 +17,7 @@ from refusals import refusing
 from odf_protocol.kartothek.keys import KartothekFileMissing
 from odf_protocol.kartothek.partition_values import encode_schema, table_schema
 from odf_protocol.kartothek.state import State, encode_json
-from odf_storage.datasets.kartothek.select import Table, open_table
+from odf_storage.datasets.kartothek.select import SelectedTable, open_table
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 from odf_workers.fetch.kartothek import copied
 from odf_workers.fetch.values import Deadline, FetchRequest, FetchRules
@@ -26,7 +26,7 @@ FILES = 6
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
+def table(tmp_path: Path) -> SelectedTable:
     store = FolderKeyedStore(tmp_path / "store", durable=False)
     keys = {f"p{at}": f"u/table/p{at}.parquet" for at in range(FILES)}
     for at, key in enumerate(keys.values()):
@@ -40,7 +40,7 @@ def table(tmp_path: Path) -> Table:
     return open_table(store, "u")
 
 
-def fetched(table: Table, folder: Path, **rules: Any) -> list[int]:
+def fetched(table: SelectedTable, folder: Path, **rules: Any) -> list[int]:
     """The row of each file, in the order of the copies."""
     folder.mkdir()
     given = FetchRules(**rules)
@@ -53,7 +53,7 @@ def fetched(table: Table, folder: Path, **rules: Any) -> list[int]:
 class Meeting:
     """A store in which each read waits for others."""
 
-    def __init__(self, table: Table, parties: int) -> None:
+    def __init__(self, table: SelectedTable, parties: int) -> None:
         self._store, self._barrier = table.store, Barrier(parties, timeout=90)
 
     def open(self, key: str) -> Any:

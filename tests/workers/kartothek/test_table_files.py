@@ -12,7 +12,7 @@ from odf_protocol.kartothek.source import file_list, state_of
 from odf_protocol.metadata.sources import ReadStepParquet
 from odf_workers.fetch.taken import FileLists
 from odf_workers.readers.parquet import values_size
-from odf_workers.readers.plain import TableFile, TableFiles, TablePart
+from odf_workers.readers.plain import PlainTables, TableFile, TablePart
 from odf_workers.readers.read import SplitRead, open_split, open_splits
 from odf_workers.readers.splits import Splits, splits_of_table
 from odf_workers.slices.schema import Limits
@@ -20,21 +20,21 @@ from odf_workers.slices.schema import Limits
 SCHEMA = pa.schema({"p": pa.string(), "n": pa.int64(), "t": pa.string()})
 
 
-def files(folder: Path, *tables: pa.Table) -> TableFiles:
+def files(folder: Path, *tables: pa.Table) -> PlainTables:
     found = []
     for at, table in enumerate(tables):
         path = folder / f"{at}.parquet"
         pq.write_table(table, path)
         found.append(TableFile(path, TablePart(f"u/{at}", SCHEMA, {"p": pa.scalar(f"p{at}")})))
-    return TableFiles(tuple(found))
+    return PlainTables(tuple(found))
 
 
-def cut_of(table: TableFiles, width: int = 1) -> Splits:
+def cut_of(table: PlainTables, width: int = 1) -> Splits:
     sizes = [values_size(each.path, Limits()) for each in table.files]
     return splits_of_table(table, sizes, width)
 
 
-def rows(table: TableFiles) -> list[dict[str, object]]:
+def rows(table: PlainTables) -> list[dict[str, object]]:
     read = SplitRead(step=ReadStepParquet(), limits=Limits())
     frame = open_splits(read, cut_of(table).splits, None)
     assert frame.schema.names == SCHEMA.names

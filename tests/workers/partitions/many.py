@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from odf_workers.partitions import on_spark
 from odf_workers.partitions.messages import Failure
-from odf_workers.partitions.port import File, Outbox, Read, Route, Span, T, Usage, Work
+from odf_workers.partitions.port import File, LinkSpan, Outbox, Read, Route, T, Usage, Work
 
 
 class Many:
@@ -32,7 +32,7 @@ class Many:
     def file(self, path: Path, *, lasting: str | None = None) -> File:
         return path
 
-    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+    def spans(self, path: Path, spans: Sequence[LinkSpan | None]) -> Sequence[File]:
         return [path] * len(spans)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:

@@ -22,7 +22,7 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import query_job
 from odf_storage.datasets.job_payloads.query_job import QueriedDataset, QueryPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.query.messages import Form, View
+from odf_storage.datasets.query.messages import Form, TableView
 from odf_storage.datasets.query.tables import QueryResults
 from odf_storage.stores.ports.errors import KeyNotFound
 from odf_storage.stores.ports.values import AccountId, Failed, JobId, Succeeded
@@ -50,7 +50,7 @@ class Asking:
                 alias=str(one.entry.alias),
                 id=str(one.id),
                 block_hash=str(one.head()),
-                views=tuple(view for view in View if f'@{view}"' in query),
+                views=tuple(view for view in TableView if f'@{view}"' in query),
             )
             for one in datasets
         )

@@ -15,10 +15,10 @@ from odf_workers.readers import json as readers_of_json
 from odf_workers.readers import ndjson_lines
 from odf_workers.readers import splits as splits_of_files
 from odf_workers.readers.json_scan import FieldsSeen
-from odf_workers.readers.ndjson_lines import NotAgreed
+from odf_workers.readers.ndjson_lines import LinesNotAgreed
 from odf_workers.readers.read import SplitRead, open_split, schema_of
 from odf_workers.readers.rejected import Rejected
-from odf_workers.readers.splits import Split, plan_splits
+from odf_workers.readers.splits import ReaderSplit, plan_splits
 from odf_workers.slices.schema import BadRow, Limits
 
 STEP = ReadStepNdJson(ddl_schema=("s STRING", "n BIGINT", "f DOUBLE", "t TIMESTAMP", "b BOOLEAN"))
@@ -50,11 +50,11 @@ Came = tuple[list[str], list[tuple[Any, ...]], list[str]]
 
 
 def never(*_: object) -> Iterator[Any]:
-    raise NotAgreed
+    raise LinesNotAgreed
     yield
 
 
-def read(splits: Sequence[Split]) -> Came:
+def read(splits: Sequence[ReaderSplit]) -> Came:
     """The rows, the rows that are set aside, and the warnings."""
     rows: list[str] = []
     aside = Rejected(1_000)
@@ -75,7 +75,7 @@ def read(splits: Sequence[Split]) -> Came:
     return rows, bad, [] if names is None else names.warnings()
 
 
-def read_strictly(splits: Sequence[Split]) -> list[str] | BadRow:
+def read_strictly(splits: Sequence[ReaderSplit]) -> list[str] | BadRow:
     """The rows, or the first error."""
     rows: list[str] = []
     try:
@@ -104,7 +104,7 @@ def test_lines_are_the_same_rows_and_bad_rows_whatever_the_reading(
     path = tmp_path_factory.mktemp("lines") / "input"
     path.write_bytes((mark + "".join(lines)).encode(errors="surrogateescape"))
     whole, cut = (
-        [Split(file=path)],
+        [ReaderSplit(file=path)],
         plan_splits(STEP, path, schema_of(STEP), 4, path.stat().st_size).splits,
     )
     with pytest.MonkeyPatch.context() as patch:

@@ -21,7 +21,7 @@ from odf_workers.readers import splits as splits_of_files
 from odf_workers.readers.features import Known
 from odf_workers.readers.read import SplitRead, open_frame, open_split
 from odf_workers.readers.rejected import Rejected, RejectedRow
-from odf_workers.readers.splits import Split, plan_splits
+from odf_workers.readers.splits import ReaderSplit, plan_splits
 from odf_workers.slices.schema import Limits
 
 MOST = 1000
@@ -83,7 +83,9 @@ def in_splits(
     return head.schema, rows, joined.rows(), names.warnings()
 
 
-def _of_split(read: SplitRead, split: Split, own: Rejected | None) -> Iterator[tuple[Any, ...]]:
+def _of_split(
+    read: SplitRead, split: ReaderSplit, own: Rejected | None
+) -> Iterator[tuple[Any, ...]]:
     with open_split(read, split, own) as frame:
         assert frame is not None
         rows, rejected = rows_of(frame, own)

@@ -8,14 +8,14 @@ from odf_workers.engines.stateful.operators import (
     AsOfJoin,
     InputClock,
     IntervalJoin,
+    JoinSide,
     Moment,
     Ranking,
-    Side,
     since,
 )
 
 SIDES = tuple(
-    Side(rows=lambda _: None, columns=(), matched=(), bucket=(), clock=InputClock(alias))
+    JoinSide(rows=lambda _: None, columns=(), matched=(), bucket=(), clock=InputClock(alias))
     for alias in "lr"
 )
 AS_OF = AsOfJoin(sides=SIDES, keys=(), outer=False)

@@ -22,7 +22,7 @@ from odf_storage.datasets.job_payloads.transform_job import (
 )
 from odf_storage.datasets.node.stores import Stores
 from odf_workers.engines.iteration.inputs import (
-    Checkpoint,
+    InputCheckpoint,
     UnreadableCheckpoint,
     holds_state,
     read_checkpoint,
@@ -54,7 +54,7 @@ class Keeping:
             return TransformResponseInvalidQuery(message="written for another query")
         state = folder / "kept"
         state.write_text(query)
-        write_checkpoint(new, Checkpoint(watermarks={"it": MARK}, state=state))
+        write_checkpoint(new, InputCheckpoint(watermarks={"it": MARK}, state=state))
         return response
 
 

@@ -45,7 +45,7 @@ from odf_protocol.metadata.sources import (
     MergeStrategyLedger,
 )
 from odf_storage.datasets.kartothek.rows import open_partition
-from odf_storage.datasets.kartothek.select import Partition, Table, open_table
+from odf_storage.datasets.kartothek.select import Partition, SelectedTable, open_table
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 from odf_storage.stores.ports import KeyedReads
 from odf_storage.stores.ports.errors import (
@@ -54,9 +54,9 @@ from odf_storage.stores.ports.errors import (
     KeyRefused,
     keys_not_listed,
 )
-from odf_storage.stores.ports.keyed import Content, KeyInfo
+from odf_storage.stores.ports.keyed import KeyedContent, KeyInfo
 
-from ..readers.plain import TableFile, TableFiles, TablePart
+from ..readers.plain import PlainTables, TableFile, TablePart
 from .files import CHUNK_BYTES, allowed_folder
 from .http import answered, body_of, checked, client_of, http_time, parsed
 from .values import (
@@ -94,7 +94,7 @@ class _Total:
 
 
 def copied(
-    table: Table, partitions: Sequence[Partition], request: FetchRequest, deadline: Deadline
+    table: SelectedTable, partitions: Sequence[Partition], request: FetchRequest, deadline: Deadline
 ) -> list[TableFile]:
     """Copy data files into the folder of the request; a table without rows becomes one file without
     rows.
@@ -150,7 +150,7 @@ class HttpKeyedStore:
         self._client, self._url, self._headers = client, url, headers
         self._rules, self._deadline, self._folder, self._now = rules, deadline, folder, now
 
-    def read(self, key: str, *, most: int) -> Content | None:
+    def read(self, key: str, *, most: int) -> KeyedContent | None:
         with self._asked(key) as response:
             if response is None:
                 return None
@@ -161,7 +161,9 @@ class HttpKeyedStore:
                     raise KeyedFileTooLarge(key, most)
                 self._deadline.check()
             modified = http_time(response.headers.get("last-modified"))
-            return Content(bytes(raw), hashlib.sha3_256(raw).hexdigest(), modified or self._now)
+            return KeyedContent(
+                bytes(raw), hashlib.sha3_256(raw).hexdigest(), modified or self._now
+            )
 
     def open(self, key: str) -> BinaryIO:
         with tempfile.NamedTemporaryFile(dir=self._folder, prefix="file-") as named:
@@ -228,7 +230,7 @@ def fetch_kartothek(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetc
 
 
 def _fetched(
-    table: Table,
+    table: SelectedTable,
     step: FetchStepUrl,
     request: FetchRequest,
     deadline: Deadline,
@@ -253,7 +255,7 @@ def _fetched(
     modified = table.found.content.modified
     return Fetched(
         path=request.folder,
-        table=TableFiles(tuple(_shown(each, hidden) for each in files)),
+        table=PlainTables(tuple(_shown(each, hidden) for each in files)),
         state=state(ETAG, value),
         event_time=request.system_time if from_clock else modified,
     )

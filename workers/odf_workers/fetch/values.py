@@ -33,7 +33,7 @@ from odf_storage.runtime.networks import HostRefused, Resolver, reachable, resol
 
 from ..engines.remote.runtimes import ContainerRules
 from ..plan.poll import SOURCE_NAME
-from ..readers.plain import TableFiles
+from ..readers.plain import PlainTables
 from .taken import FileLists, FilesTaken
 
 ETAG = "odf/etag"
@@ -101,7 +101,7 @@ class Fetched:
     event_time: Instant
     has_more: bool = False
     name: str | None = None
-    table: TableFiles | None = None
+    table: PlainTables | None = None
     warnings: tuple[str, ...] = ()
     marks: Mapping[str, Any] = field(default_factory=dict)
     """What the block notes of the bytes (`odf_protocol/source_rules.py`)."""

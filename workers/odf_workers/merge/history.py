@@ -303,7 +303,7 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class HistoryChanges:
     """Rows of the batch, and for each the current row of its key, or -1."""
 
     merging: Merging
@@ -312,7 +312,7 @@ class Changes:
     stored: Rows
 
     @classmethod
-    def of(cls, merging: Merging, new: pa.Table, history: HistoryRange) -> Changes:
+    def of(cls, merging: Merging, new: pa.Table, history: HistoryRange) -> HistoryChanges:
         stored = history.find(new.select(merging.key))
         return cls(merging=merging, new=new, history=history, stored=stored)
 

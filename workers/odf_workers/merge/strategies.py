@@ -62,8 +62,8 @@ from ..slices.schema import POSITION, Merging, Operation, check_columns, filled
 from .history import (
     NONE,
     SHOWN_ROWS,
-    Changes,
     Findings,
+    HistoryChanges,
     HistoryRange,
     Mask,
     Merged,
@@ -101,7 +101,7 @@ def upsert_stream(merging: Merging, new: pa.Table, history: HistoryRange | None)
     if history is None:
         rows = coded(merging, new.filter(pa.array(~gone)), Operation.APPEND)
         return Merged(rows=rows, findings=findings)
-    changes = Changes.of(merging, new, history)
+    changes = HistoryChanges.of(merging, new, history)
     stands = changes.stored >= 0
     parts = [
         changes.retracted(changes.stored[gone & stands]),
@@ -122,7 +122,7 @@ def snapshot(merging: Merging, new: pa.Table, history: HistoryRange | None) -> M
     findings = Findings(refused=_doubles(merging, new))
     if history is None:
         return replace(append(merging, new, None), findings=findings)
-    changes = Changes.of(merging, new, history)
+    changes = HistoryChanges.of(merging, new, history)
     stands = changes.stored >= 0
     standing = history.standing()
     parts = [
@@ -412,7 +412,7 @@ Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class MergeOrder:
     """Ascending by columns, nulls first; the last column is unique for each row."""
 
     columns: tuple[str, ...]
@@ -421,7 +421,7 @@ class Order:
     """Event time that rows without one receive when they are written."""
 
     @property
-    def of_input(self) -> Order:
+    def of_input(self) -> MergeOrder:
         """The same order for rows that are in the order of the input: since sorting keeps the order
         of equal rows, their positions need not be compared."""
         return replace(self, columns=tuple(name for name in self.columns if name != POSITION))
@@ -435,12 +435,12 @@ class Order:
         return filled(column, self.fallback) if name == self.event_time else column
 
 
-def sort_indices(table: pa.Table, order: Order) -> pa.Array:
+def sort_indices(table: pa.Table, order: MergeOrder) -> pa.Array:
     """Return the indices of the rows in their order."""
     return _sorted(order.keys(table))
 
 
-def sample(table: pa.Table, order: Order, count: int) -> pa.Table:
+def sample(table: pa.Table, order: MergeOrder, count: int) -> pa.Table:
     """Return the keys of at most `count` rows, spread evenly over the table."""
     rows = min(count, table.num_rows)
     at = np.arange(rows) * table.num_rows // max(1, rows)
@@ -456,7 +456,7 @@ def bounds(samples: Sequence[pa.Table], ranges: int) -> pa.Table:
     return whole.take(at[at < whole.num_rows])
 
 
-def range_of(table: pa.Table, order: Order, begins: pa.Table) -> Indices:
+def range_of(table: pa.Table, order: MergeOrder, begins: pa.Table) -> Indices:
     """Return the range of each row: the number of bounds that are not above it."""
     at, counts = in_ranges(table, order, begins)
     ranges = np.empty(table.num_rows, np.int64)
@@ -464,7 +464,7 @@ def range_of(table: pa.Table, order: Order, begins: pa.Table) -> Indices:
     return ranges
 
 
-def in_ranges(table: pa.Table, order: Order, begins: pa.Table) -> tuple[Indices, Indices]:
+def in_ranges(table: pa.Table, order: MergeOrder, begins: pa.Table) -> tuple[Indices, Indices]:
     """Return the indices of the rows in the order of their ranges, and the rows of each range."""
     both = _sorted(pa.concat_tables([begins, order.keys(table)])).to_numpy()
     bounds = np.flatnonzero(both < begins.num_rows)  # a bound is before rows equal to it

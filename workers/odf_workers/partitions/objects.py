@@ -18,7 +18,7 @@ from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ..engines.exchange.links import Loan, opened
-from ..engines.exchange.worker_side import Place, exchange_of, lend_object
+from ..engines.exchange.worker_side import ExchangePlace, exchange_of, lend_object
 from .port import File, Way
 
 Name = tuple[ObjectKind, Multihash]
@@ -63,7 +63,7 @@ def lent(way: Way, objects: ObjectStore, dataset: DatasetId, names: Iterable[Nam
 def _lent(way: Way, objects: ObjectStore, key: ObjectKey) -> File | None:
     url, local = exchange_of(), objects.local_paths
     if local is None and url is not None:
-        return lend_object(url, Place(bucket_name(key), key.hash))
+        return lend_object(url, ExchangePlace(bucket_name(key), key.hash))
     if local is None:
         raise AssertionError("unreachable: nothing can be lent")
     try:

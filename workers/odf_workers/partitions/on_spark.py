@@ -29,7 +29,7 @@ from odf_protocol.errors import NodeError
 
 from ..engines.exchange import worker_side
 from ..engines.exchange.worker_side import exchange_of
-from ..engines.port.port import QUIET, Listener, QueryTooSlow
+from ..engines.port.port import QUIET, EngineListener, QueryTooSlow
 from ..engines.spark.frames import name_attempt
 from ..engines.spark.jvm import shown
 from ..engines.spark.limit import limited
@@ -92,7 +92,7 @@ class OnSpark:
     in_process = False
 
     def __init__(
-        self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: Listener = QUIET
+        self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: EngineListener = QUIET
     ) -> None:
         self._spark, self._seconds, self._listener = spark, seconds, listener
         self.usage = Usage(way="spark")

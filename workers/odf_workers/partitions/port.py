@@ -24,8 +24,8 @@ import pyarrow as pa
 from ..engines.exchange.links import (
     Delivered,
     File,
+    LinkSpan,
     Outbox,
-    Span,
     Spans,
     at_hand,
     deliver,
@@ -35,8 +35,8 @@ from ..engines.exchange.links import (
 __all__ = [
     "Delivered",
     "File",
+    "LinkSpan",
     "Outbox",
-    "Span",
     "Spans",
     "at_hand",
     "deliver",

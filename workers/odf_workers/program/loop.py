@@ -32,8 +32,8 @@ from odf_storage.stores.wakeups.wakeups import Topic
 from ..engines.exchange import worker_side as exchange
 from ..engines.spark import jvm
 from ..jobs.ingest.claim import PostRun
-from ..jobs.ingest.round import Post
-from ..jobs.work.budget import Budget, LeaseKeeper, Watching
+from ..jobs.ingest.round import IngestTask
+from ..jobs.work.budget import Budget, LeaseKeeper, LeaseWatch
 from ..jobs.work.context import StagesRan, WorkerContext
 from ..partitions.messages import StageFailed
 from ..runtime.command import LOGGER, line
@@ -138,7 +138,7 @@ class Worker:
     _leases: LeaseKeeper = field(init=False)
 
     def __post_init__(self) -> None:
-        watching = Watching(self.budget, self.stuck_s)
+        watching = LeaseWatch(self.budget, self.stuck_s)
         self._leases = LeaseKeeper(self.stores.jobs, self.name, lease=self.lease, watching=watching)
 
     def work(self, *, once: bool = False) -> None:
@@ -304,7 +304,7 @@ class Worker:
         self, groups: Sequence[Sequence[Job]], meters: Mapping[str, JobProgress]
     ) -> Iterator[JobEnd]:
         """Run posts, a group for each dataset; yield their ends."""
-        posts: list[list[Post]] = []
+        posts: list[list[IngestTask]] = []
         for group in groups:
             posts.append([])
             for job in group:
@@ -333,14 +333,14 @@ class Worker:
                     self.stores.jobs.finish(post.job.id, self.name, outcome)
                     yield JobEnd(post.job.id, self.name, outcome)
 
-    def _post(self, job: Job, meters: Mapping[str, JobProgress]) -> Post:
+    def _post(self, job: Job, meters: Mapping[str, JobProgress]) -> IngestTask:
         """Prepare the post of a job. Raises `JobAbandoned`, `MalformedJob`, `HashMismatch`."""
         self._check_attempts(job)
         payload = payload_of(job, ingest_job.payload_of)
         body = job.spec.body
         if body is not None and str(found := Multihash.of(body)) != payload.upload:
             raise HashMismatch(Multihash.parse(payload.upload), found)
-        return Post(job=job, payload=payload, job_progress=meters[job.id])
+        return IngestTask(job=job, payload=payload, job_progress=meters[job.id])
 
     def _finish(self, end: JobEnd) -> None:
         try:

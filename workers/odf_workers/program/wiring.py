@@ -125,13 +125,13 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
 
 def _ingest(settings: WorkerSettings, archives: PrepareLimits, scratch: Path) -> IngestOptions:
     from ..jobs.work.context import IngestOptions, StatesAhead
-    from ..slices.costs import Cut
+    from ..slices.costs import SliceCut
 
     return IngestOptions(
         limits=_limits(settings, archives),
         watermark_ahead_s=settings.watermark_ahead_s,
         micro_batch_bytes=settings.micro_batch_bytes,
-        cut=Cut(rows=settings.slice_rows, size=settings.slice_bytes),
+        cut=SliceCut(rows=settings.slice_rows, size=settings.slice_bytes),
         states=_merge_states(settings),
         ahead=StatesAhead(scratch),
     )

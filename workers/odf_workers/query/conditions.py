@@ -29,7 +29,7 @@ from odf_storage.datasets.pruning.bounds import (
     columns_of,
     slices_to_open,
 )
-from odf_storage.datasets.query.messages import Table
+from odf_storage.datasets.query.messages import QueryTable
 
 from ..engines.port.query_size import columns_of as table_columns
 
@@ -131,7 +131,7 @@ OpenIndex = Callable[[int, str], BinaryIO | None]
 
 
 def needed(
-    result: DataFrame, tables: Sequence[Table], names: Mapping[str, int], open_index: OpenIndex
+    result: DataFrame, tables: Sequence[QueryTable], names: Mapping[str, int], open_index: OpenIndex
 ) -> dict[int, list[int]]:
     """Return, by number of the table, the numbers of the slices that may have rows of the
     result."""
@@ -156,7 +156,7 @@ def needed(
 
 
 def _slices(
-    table: Table,
+    table: QueryTable,
     predicates: Sequence[Predicate | None],
     open_index: Callable[[str], BinaryIO | None],
 ) -> list[int]:

@@ -32,11 +32,11 @@ from odf_storage.datasets.query.messages import (
     PIECE_BYTES,
     PLANNED,
     QUESTION,
-    End,
     Form,
     Planned,
+    QueryEnd,
     Question,
-    Wanted,
+    WantedIndex,
     Why,
     encoded,
     frame,
@@ -136,7 +136,7 @@ def answer(connection: socket.socket) -> None:
         def open_index(table: int, key: str) -> BinaryIO | None:
             """Request a file of an index. No other message is in transit, so the stream's buffer is
             empty."""
-            connection.sendall(frame(INDEX, encoded(Wanted(table, key))))
+            connection.sendall(frame(INDEX, encoded(WantedIndex(table, key))))
             raw, files, *_ = socket.recv_fds(connection, FRAME.size, 1)
             if raw != frame(INDEX):
                 raise ValueError("a file was asked for, and something else came")
@@ -152,8 +152,8 @@ def _answered(
     say: Callable[[bytes], None],
     hear: Callable[[bytes], bytes],
     open_index: OpenIndex,
-) -> End:
-    def refused(message: str) -> End:
+) -> QueryEnd:
+    def refused(message: str) -> QueryEnd:
         columns = [n for table in question.tables for n in columns_of(table).names]
         return refusal(question.query, message, columns)
 
@@ -165,23 +165,25 @@ def _answered(
     except BadInput as bad:
         return refused(bad.message)
     except AnswerTooLong:
-        return End(why=Why.LENGTH)
+        return QueryEnd(why=Why.LENGTH)
     except MemoryError:
-        return End(why=Why.MEMORY)
+        return QueryEnd(why=Why.MEMORY)
     except (BrokenPipeError, ConnectionResetError):
         raise
     except engine.OURS as bad:
-        return End(why=Why.ENGINE, message=f"{type(bad).__name__}: {bad}"[: engine.SHOWN_CHARS])
+        return QueryEnd(
+            why=Why.ENGINE, message=f"{type(bad).__name__}: {bad}"[: engine.SHOWN_CHARS]
+        )
     except Exception as bad:  # the library has no separate type for errors of queries
         if _OUT_OF_POOL in str(bad):
-            return End(why=Why.MEMORY)
+            return QueryEnd(why=Why.MEMORY)
         return refused(str(bad))
     except BaseException as bad:  # a panic of the library
-        return End(why=Why.ENGINE, message=str(bad)[: engine.SHOWN_CHARS])
-    return End()
+        return QueryEnd(why=Why.ENGINE, message=str(bad)[: engine.SHOWN_CHARS])
+    return QueryEnd()
 
 
-def refusal(query: str, message: str, columns: Sequence[str] = ()) -> End:
+def refusal(query: str, message: str, columns: Sequence[str] = ()) -> QueryEnd:
     """Return the end of a query that is wrong, with the place where it is."""
     said = reason(message, columns)
     where: Where | None
@@ -191,10 +193,10 @@ def refusal(query: str, message: str, columns: Sequence[str] = ()) -> End:
         stated = told(said) if with_own_names(query) == query else None
         where = stated or located(query, said)
     if where is None:
-        return End(why=Why.QUERY, message=said)
+        return QueryEnd(why=Why.QUERY, message=said)
     line, column = where
     place = "" if told(said) else f" (line {line}, column {column})"
-    return End(why=Why.QUERY, message=said + place, line=line, column=column)
+    return QueryEnd(why=Why.QUERY, message=said + place, line=line, column=column)
 
 
 def reason(message: str, columns: Sequence[str] = ()) -> str:

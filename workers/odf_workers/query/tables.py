@@ -16,7 +16,7 @@ import pyarrow as pa
 from datafusion import SessionContext
 
 from odf_protocol.stored_values import has_floats
-from odf_storage.datasets.query.messages import Form, Table
+from odf_storage.datasets.query.messages import Form, QueryTable
 from odf_storage.datasets.query.tables import base_name, table_folder
 from odf_storage.datasets.read.formats import Format
 from odf_storage.datasets.read.formats import encoded as written
@@ -26,7 +26,7 @@ from ..engines.datafusion.plan_messages import quoted
 from ..engines.port.query_size import columns_of, view_sql
 
 
-def register(context: SessionContext, tables: Sequence[Table], links: Path) -> None:
+def register(context: SessionContext, tables: Sequence[QueryTable], links: Path) -> None:
     """Register the tables, which have no rows yet."""
     for number, table in enumerate(tables):
         base = base_name(table, number)
@@ -43,12 +43,12 @@ def register(context: SessionContext, tables: Sequence[Table], links: Path) -> N
                 context.register_view(quoted(name), rows)
 
 
-def base_names(tables: Sequence[Table]) -> dict[str, int]:
+def base_names(tables: Sequence[QueryTable]) -> dict[str, int]:
     """Return the names of changelogs in plans, with the number of the table."""
     return {base_name(table, number): number for number, table in enumerate(tables)}
 
 
-def view_names(tables: Sequence[Table]) -> frozenset[str]:
+def view_names(tables: Sequence[QueryTable]) -> frozenset[str]:
     return frozenset(name for table in tables for name in table.names)
 
 

@@ -27,7 +27,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class CsvHead:
     """The beginning of each split: `lines` lines of header. The rows of the file begin after `size`
     bytes and `before` lines."""
 
@@ -37,7 +37,7 @@ class Head:
     before: int = 0
 
 
-def csv_head(step: ReadStepCsv, content: Content, names: Sequence[str]) -> Head | None:
+def csv_head(step: ReadStepCsv, content: Content, names: Sequence[str]) -> CsvHead | None:
     """Return the header of a file, or one made of the columns' names if the file has none. None if
     a name cannot be written without an escape, or if the header is more than one line.
 
@@ -53,13 +53,13 @@ def csv_head(step: ReadStepCsv, content: Content, names: Sequence[str]) -> Head 
         made = separator.join(f"{quote}{name}{quote}" for name in names) + "\n"
         with opened(content) as stream:
             size = len(BOM) if stream.read(len(BOM)) == BOM else 0
-        return Head(made.encode(), lines=1, size=size)
+        return CsvHead(made.encode(), lines=1, size=size)
     with opened(content) as stream:
         raw = _first_record(stream, form)
     if raw is None:
         return None
     lines = raw.count(b"\n")
-    return Head(raw, lines=lines, size=len(raw), before=lines)
+    return CsvHead(raw, lines=lines, size=len(raw), before=lines)
 
 
 def _first_record(stream: BinaryIO, form: CsvFormat) -> bytes | None:

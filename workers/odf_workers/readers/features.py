@@ -87,7 +87,7 @@ _AROUND = frozenset(
 """Keys of objects in which such hints are."""
 
 
-class Pages:
+class FeaturePages:
     """Hints met so far. `tell` receives the warnings."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -291,7 +291,7 @@ def features_of(scanner: JsonScanner, tell: Tell) -> Iterator[Value]:
     if scanner.peek() != "{":
         raise BadInput("a GeoJson document must be a FeatureCollection")
     kind, found, count = None, False, 0
-    pages = Pages(tell)
+    pages = FeaturePages(tell)
     for key in keys_of(scanner):
         if key == "features" and scanner.peek() == "[":
             found = True

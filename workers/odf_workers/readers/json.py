@@ -31,11 +31,11 @@ from odf_protocol.source_rules import check_read_step
 
 from ..runtime.progress import Content, opened, size_of
 from ..slices.schema import INFER_ROWS, BadRow, Frame, Limits, check_names
-from .features import Features, Known, Pages, features_of
+from .features import FeaturePages, Features, Known, features_of
 from .forms import forms_of
 from .json_scan import MAX_REMARKS, FieldsSeen, JsonScanner, Value, array_of, compact_json, keys_of
 from .json_values import How, infer
-from .ndjson_lines import NotAgreed, numbered_lines, quick_batches, value_of
+from .ndjson_lines import LinesNotAgreed, numbered_lines, quick_batches, value_of
 from .recast import Losses
 from .rejected import Rejected, Shape, shaped, typed_batches
 
@@ -313,7 +313,7 @@ def _quick_then_slow(
         for batch in quick_batches(reading.content, schema, reading.limits, seen, reading.how):
             yield batch
             done += batch.num_rows
-    except NotAgreed:
+    except LinesNotAgreed:
         if reading.rejected is not None:
             reading.rejected.passed(done)
         yield from _typed(reading, islice(reading.values(), done, None), schema, seen)
@@ -341,7 +341,7 @@ def _typed(
 def _listed(sub_path: str, tell: Callable[[str], None], scanner: JsonScanner) -> Iterator[Value]:
     """Yield the values of the array at a path, and tell what beside it hints at further pages.
     Raises `SubPathNotFound`."""
-    pages = Pages(tell)
+    pages = FeaturePages(tell)
     entered = [
         _enter(scanner, key, ".".join(sub_path.split(".")[: depth + 1]), pages)
         for depth, key in enumerate(sub_path.split(".") if sub_path else ())
@@ -388,7 +388,7 @@ def _object(line: int, value: Any) -> dict[str, Any]:
     return value
 
 
-def _enter(scanner: JsonScanner, wanted: str, path: str, pages: Pages) -> Iterator[str]:
+def _enter(scanner: JsonScanner, wanted: str, path: str, pages: FeaturePages) -> Iterator[str]:
     """Step to the value of a key of the object that starts here; return the iterator of later
     keys."""
     if scanner.peek() != "{":

@@ -56,7 +56,7 @@ class How:
 AS_DECLARED = How()
 
 
-class Misfit(ValueError):
+class JsonMisfit(ValueError):
     """A value that its column cannot contain; `index` is its row in the batch."""
 
     def __init__(self, index: int, value: object) -> None:
@@ -72,7 +72,7 @@ def column_of(
     *,
     column: str = "",
 ) -> pa.Array:
-    """Convert the values of one column of a batch. Raises `Misfit`."""
+    """Convert the values of one column of a batch. Raises `JsonMisfit`."""
     try:
         if _already(values, wanted) and not how.forms.words(column, wanted):
             return pa.array(values, wanted)
@@ -158,13 +158,13 @@ def _times_as_text(values: Sequence[Any], wanted: pa.DataType) -> bool:
     return is_time and set(map(type, values)) <= {str, type(None)}
 
 
-def _first_misfit(values: Sequence[Any], wanted: pa.DataType, convert: Convert) -> Misfit:
+def _first_misfit(values: Sequence[Any], wanted: pa.DataType, convert: Convert) -> JsonMisfit:
     for index, value in enumerate(values):
         try:
             pa.array([None if value is None else convert(value)], wanted)
         except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException):
-            return Misfit(index, value)
-    return Misfit(0, None)
+            return JsonMisfit(index, value)
+    return JsonMisfit(0, None)
 
 
 def _integer(_: pa.DataType, __: str, how: How) -> Convert:

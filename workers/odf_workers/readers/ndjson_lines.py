@@ -2,7 +2,7 @@
 
 A compiled decoder converts whole lines to typed records. Everything it does not accept (a number in
 quotes, a fraction for a whole number, any error), and every line that is not exactly one record,
-ends this reading with `NotAgreed`; lines are then read one by one from that row on.
+ends this reading with `LinesNotAgreed`; lines are then read one by one from that row on.
 
 Lines of JSON: each line that is not blank is one value, whatever the other lines are.
 """
@@ -38,7 +38,7 @@ _LONG = bytes(SAFE_DIGITS[64] + 1)
 """A number that a float may not keep, if its figures are zero bytes."""
 
 
-class NotAgreed(Exception):
+class LinesNotAgreed(Exception):
     """The rest has to be read line by line."""
 
 
@@ -46,7 +46,7 @@ def quick_batches(
     content: Content, schema: pa.Schema, limits: Limits, seen: FieldsSeen, how: How = AS_DECLARED
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches from the start of the file; field names are added to `seen`. Raises
-    `NotAgreed`, at once or after some batches."""
+    `LinesNotAgreed`, at once or after some batches."""
     decode = _Decoders(schema)
     with opened(content) as stream:
         for lines in _chunks(stream, limits):
@@ -62,11 +62,11 @@ def quick_batches(
 
 
 def records_of(lines: bytes) -> list[dict[str, Any]]:
-    """Return the records of the lines, for their field names. Raises `NotAgreed`."""
+    """Return the records of the lines, for their field names. Raises `LinesNotAgreed`."""
     try:
         return json_decoder(dict[str, msgspec.Raw]).decode_lines(lines)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise NotAgreed from None
+        raise LinesNotAgreed from None
 
 
 def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
@@ -100,7 +100,7 @@ class _Decoders:
         for at, field in enumerate(schema):
             kind = _kind(field.type)
             if kind is None or not _PLAIN_NAME.fullmatch(field.name):
-                raise NotAgreed
+                raise LinesNotAgreed
             self._fields.append((f"f{at}", kind | None, None))
             self._names[f"f{at}"] = field.name
         self._decoder = self._made(strict=True)
@@ -138,19 +138,19 @@ def _kind(wanted: pa.DataType) -> Any:
 
 
 def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
-    """Yield chunks of whole lines, in valid UTF-8. Raises `NotAgreed`."""
+    """Yield chunks of whole lines, in valid UTF-8. Raises `LinesNotAgreed`."""
     first = True
     while chunk := stream.read(min(CHUNK_BYTES, limits.row_bytes)):
         if not chunk.endswith(b"\n"):
             chunk += stream.readline(limits.row_bytes + 1)
             if len(chunk) - (chunk.rfind(b"\n", 0, -1) + 1) > limits.row_bytes:
-                raise NotAgreed
+                raise LinesNotAgreed
         if first:
             chunk, first = chunk.removeprefix(BOM), False
         try:
             chunk.decode()
         except UnicodeDecodeError:
-            raise NotAgreed from None
+            raise LinesNotAgreed from None
         yield chunk
 
 
@@ -164,14 +164,14 @@ def _batch(
             for at, field in enumerate(schema)
         ]
     except (msgspec.MsgspecError, ValueError, RecursionError, pa.ArrowException, OverflowError):
-        raise NotAgreed from None
+        raise LinesNotAgreed from None
     for field, column in zip(schema, columns, strict=True):
         if not field.nullable and column.null_count:
-            raise NotAgreed
+            raise LinesNotAgreed
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             longest = pc.max(pc.binary_length(column)).as_py() or 0
             if longest > limits.cell_bytes:
-                raise NotAgreed
+                raise LinesNotAgreed
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -183,7 +183,7 @@ def _column(values: list[Any], field: pa.Field, how: How) -> pa.Array:
         texts = how.forms.plain(pa.array(values, pa.string()), field.name, wanted)
         made = cast_text(texts, wanted)
     except BadValue:
-        raise NotAgreed from None
+        raise LinesNotAgreed from None
     how.losses.met(field.name, texts, wanted)
     return made
 

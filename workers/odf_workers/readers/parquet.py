@@ -23,7 +23,7 @@ from .forms import not_of
 from .json_scan import not_stored
 from .parquet_bounds import (
     UNREADABLE,
-    Reading,
+    BoundsReading,
     allowance,
     check_unpacked,
     parts,
@@ -125,7 +125,7 @@ def values_size(content: Content, limits: Limits) -> int:
 
 def _opened(
     content: Content, limits: Limits, groups: Sequence[int] | None = None
-) -> tuple[pq.ParquetFile, pq.ParquetFile, Reading]:
+) -> tuple[pq.ParquetFile, pq.ParquetFile, BoundsReading]:
     """Return the file without and with dictionary indices, and how to read it or some of its row
     groups."""
     try:

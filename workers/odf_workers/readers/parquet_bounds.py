@@ -44,7 +44,7 @@ encoding."""
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class PageHeader:
     """Numbers that the header of a page of any kind claims."""
 
     kind: int
@@ -53,7 +53,7 @@ class Header:
     encoding: int
 
 
-def page_headers(content: memoryview, chunk: Chunk) -> Iterator[Header]:
+def page_headers(content: memoryview, chunk: Chunk) -> Iterator[PageHeader]:
     """Yield the headers of all pages of a chunk, except index pages; a reader reads no more than
     they claim.
 
@@ -78,7 +78,7 @@ def page_headers(content: memoryview, chunk: Chunk) -> Iterator[Header]:
         said = head.get(field)
         if not isinstance(said, dict) or said.get(counts, -1) < 0:
             raise Unclear("a page without a number of values")
-        yield Header(kind, content_size, said[counts], said.get(encodes, -1))
+        yield PageHeader(kind, content_size, said[counts], said.get(encodes, -1))
 
 
 # --- Thrift ---------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ _INDEX_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class BoundsReading:
     """How to read a file: rows at once, and the text columns to read as dictionary indices.
     `size` is an estimate of the bytes of all values, which takes the texts of a dictionary for
     equally long."""
@@ -157,7 +157,7 @@ def planned(
     schema: pq.ParquetSchema,
     limits: Limits,
     groups: Sequence[int] | None = None,
-) -> Reading:
+) -> BoundsReading:
     """Read the headers of all pages, or of those in some row groups, and plan the reading.
 
     Raises:
@@ -186,7 +186,7 @@ def planned(
             if seen.dictionary and _is_text(kind):
                 dictionaries.add(kind.path)
         rows_at_once = min(rows_at_once, max(1, int(BATCH_BYTES / max(densities, 1.0))))
-    return Reading(rows_at_once, sorted(dictionaries), total + looked_up)
+    return BoundsReading(rows_at_once, sorted(dictionaries), total + looked_up)
 
 
 def _groups(content: memoryview, schema: pq.ParquetSchema) -> list[RowGroup]:

@@ -239,7 +239,7 @@ class TableFile:
 
 
 @dataclass(frozen=True, slots=True)
-class TableFiles:
+class PlainTables:
     """Files of one table, at least one."""
 
     files: tuple[TableFile, ...]

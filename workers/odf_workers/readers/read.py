@@ -47,7 +47,7 @@ from .plain import naming
 from .plain_text import is_plain, plain_text
 from .rejected import Rejected, TooManyBadRows
 from .shapefile import read_shapefile
-from .splits import Split
+from .splits import ReaderSplit
 
 Reader = Callable[
     [Any, Content, pa.Schema | None, Limits, Rejected | None, Known | None], Frame | None
@@ -176,7 +176,9 @@ class SplitRead:
 
 
 @contextmanager
-def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iterator[Frame | None]:
+def open_split(
+    read: SplitRead, split: ReaderSplit, rejected: Rejected | None
+) -> Iterator[Frame | None]:
     """Yield a frame of the split's rows. Errors have positions in the original file.
 
     Raises the same errors as `open_frame` and its batches.
@@ -194,7 +196,7 @@ def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iter
 
 
 def _frame(
-    read: SplitRead, split: Split, content: Content, rejected: Rejected | None
+    read: SplitRead, split: ReaderSplit, content: Content, rejected: Rejected | None
 ) -> Frame | None:
     if split.groups is not None or split.part is not None:
         return read_parquet(
@@ -214,7 +216,7 @@ def _frame(
     return READERS[type(step)](step, content, read.schema, read.limits, rejected, read.known)
 
 
-def open_splits(read: SplitRead, splits: Sequence[Split], rejected: Rejected | None) -> Frame:
+def open_splits(read: SplitRead, splits: Sequence[ReaderSplit], rejected: Rejected | None) -> Frame:
     """Read the rows of several parts of one table, one after the other. Raises the same errors as
     `open_split`."""
 
@@ -237,7 +239,7 @@ def _here(file: File | Enclosed) -> Content:
 
 
 @contextmanager
-def _alone(split: Split, file: Content) -> Iterator[Content]:
+def _alone(split: ReaderSplit, file: Content) -> Iterator[Content]:
     """Yield a file with only the bytes of the split; a whole file or row groups are read in
     place."""
     if split.is_whole or split.groups is not None:
@@ -249,7 +251,7 @@ def _alone(split: Split, file: Content) -> Iterator[Content]:
         yield path
 
 
-def _copy(split: Split, file: Content, path: Path) -> None:
+def _copy(split: ReaderSplit, file: Content, path: Path) -> None:
     with opened(file) as source, path.open("wb") as target:
         target.write(split.head)
         source.seek(split.start)

@@ -27,7 +27,7 @@ from odf_protocol.stored_values import first_misfit
 from ..slices.schema import BATCH_BYTES, BATCH_ROWS, RAW_CHARS, BadRow, InputTooLarge, Limits
 from .forms import not_of
 from .json_scan import FieldsSeen, Value, compact_json
-from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter, doubt_of
+from .json_values import AS_DECLARED, Convert, How, JsonMisfit, column_of, converter, doubt_of
 
 
 class TooManyBadRows(BadInput):
@@ -293,7 +293,7 @@ def _batch(
                 column = pa.array(texts, field.type)
             else:
                 column = column_of(values, field.type, one, how, column=field.name)
-        except Misfit as bad:
+        except JsonMisfit as bad:
             raise _bad_value(records[bad.index][0], field, bad.value, how) from None
         if not field.nullable and column.null_count:
             line = records[pc.index(pc.is_null(column), True).as_py()][0]

@@ -23,12 +23,12 @@ from odf_protocol.metadata.sources import (
 from odf_protocol.slice_file import RowGroup, footer_span, row_groups_of
 from odf_protocol.source_rules import csv_characters
 
-from ..partitions.port import File, Span, Spans
+from ..partitions.port import File, LinkSpan, Spans
 from ..runtime.progress import Content, Enclosed, mapped, opened, size_of
 from ..slices.schema import Limits
-from .csv_cuts import Head, csv_cuts, csv_head
+from .csv_cuts import CsvHead, csv_cuts, csv_head
 from .parquet import values_size
-from .plain import TableFiles, TablePart
+from .plain import PlainTables, TablePart
 
 SPLIT_BYTES = 64 << 20
 """Limit of the bytes of a split, exceeded by less than a record."""
@@ -44,7 +44,7 @@ _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class ReaderSplit:
     """A part of a file: bytes from `start` to `end` after `head`, or row groups; or a whole file.
     With `part`, the file belongs to a table, and the rows of the splits in `then` follow.
 
@@ -61,7 +61,7 @@ class Split:
     lines: int = 0
     rows: int = 0
     part: TablePart | None = None
-    then: tuple[Split, ...] = ()
+    then: tuple[ReaderSplit, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -70,14 +70,14 @@ class Split:
     @property
     def spans(self) -> Spans | None:
         """The bytes of the file that a reader needs; None: all."""
-        return self.group_spans if self.end is None else (Span(self.start, self.end),)
+        return self.group_spans if self.end is None else (LinkSpan(self.start, self.end),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Splits:
     """All splits of a file, in order. `names_columns` means that each begins with a header."""
 
-    splits: tuple[Split, ...]
+    splits: tuple[ReaderSplit, ...]
     names_columns: bool = False
     whole_because: str | None = None
     """Reason why there is only one split, although the file is large enough for more."""
@@ -110,7 +110,7 @@ def plan_splits(
     beginning of the file shows none.
     """
     if (count := split_count(size, width)) <= 1:
-        return Splits(splits=(Split(file=content),))
+        return Splits(splits=(ReaderSplit(file=content),))
     if isinstance(step, ReadStepParquet):
         return _of_groups(content, count)
     if not isinstance(step, LINES):
@@ -122,15 +122,15 @@ def plan_splits(
     return _of_records(content, size // count)
 
 
-def splits_of_table(table: TableFiles, sizes: Sequence[int], width: int) -> Splits:
+def splits_of_table(table: PlainTables, sizes: Sequence[int], width: int) -> Splits:
     """Plan the splits of a table, given the unpacked sizes of its files. Successive small files are
     joined, and large ones are cut."""
     wanted = _split_bytes(sum(sizes), width)
-    found: list[Split] = []
-    small: list[Split] = []
+    found: list[ReaderSplit] = []
+    small: list[ReaderSplit] = []
     waiting, whole_because = 0, None
     for each, size in zip(table.files, sizes, strict=True):
-        cut = Splits(splits=(Split(file=each.path),))
+        cut = Splits(splits=(ReaderSplit(file=each.path),))
         if (count := size // wanted) > 1:
             cut = _of_groups(each.path, count)
             whole_because = cut.whole_because
@@ -148,13 +148,13 @@ def splits_of_table(table: TableFiles, sizes: Sequence[int], width: int) -> Spli
     return Splits(splits=tuple(found), whole_because=whole_because if len(found) == 1 else None)
 
 
-def _joined(splits: Sequence[Split]) -> Split:
+def _joined(splits: Sequence[ReaderSplit]) -> ReaderSplit:
     first, *rest = splits
     return replace(first, then=tuple(rest))
 
 
 def _whole(content: Content, why: str) -> Splits:
-    return Splits(splits=(Split(file=content),), whole_because=why)
+    return Splits(splits=(ReaderSplit(file=content),), whole_because=why)
 
 
 def _of_groups(content: Content, count: int) -> Splits:
@@ -166,10 +166,10 @@ def _of_groups(content: Content, count: int) -> Splits:
     step = -(-len(groups) // min(count, len(groups)))
     return Splits(
         splits=tuple(
-            Split(
+            ReaderSplit(
                 file=content,
                 groups=tuple(range(at, min(at + step, len(groups)))),
-                group_spans=_with_footer(groups[at : at + step], Span(*footer)),
+                group_spans=_with_footer(groups[at : at + step], LinkSpan(*footer)),
                 rows=sum(group.num_rows for group in groups[:at]),
             )
             for at in range(0, len(groups), step)
@@ -177,12 +177,12 @@ def _of_groups(content: Content, count: int) -> Splits:
     )
 
 
-def _with_footer(groups: Sequence[RowGroup], footer: Span) -> Spans:
+def _with_footer(groups: Sequence[RowGroup], footer: LinkSpan) -> Spans:
     """Return the bytes of successive row groups, and of the footer."""
     chunks = [chunk for group in groups for chunk in group.chunks]
     start = min((chunk.start for chunk in chunks), default=0)
     end = min(max((chunk.end for chunk in chunks), default=0), footer.start)
-    return (Span(start, end), footer) if start < end else (footer,)
+    return (LinkSpan(start, end), footer) if start < end else (footer,)
 
 
 def _of_csv(step: ReadStepCsv, content: Content, schema: pa.Schema, size: int) -> Splits:
@@ -201,17 +201,21 @@ def _of_csv(step: ReadStepCsv, content: Content, schema: pa.Schema, size: int) -
 def _of_records(content: Content, size: int) -> Splits:
     with opened(content) as stream:
         cuts = list(_record_cuts(stream, size))
-    return Splits(splits=_behind(Head(), content, [(0, 0), *cuts]))
+    return Splits(splits=_behind(CsvHead(), content, [(0, 0), *cuts]))
 
 
-def _behind(head: Head, content: Content, starts: Sequence[tuple[int, int]]) -> tuple[Split, ...]:
+def _behind(
+    head: CsvHead, content: Content, starts: Sequence[tuple[int, int]]
+) -> tuple[ReaderSplit, ...]:
     """Return the splits that begin at each start, which has the number of lines before it. A single
     one is the whole file, head included."""
     if len(starts) == 1:
-        return (Split(file=content),)
+        return (ReaderSplit(file=content),)
     ends = [*(at for at, _ in starts[1:]), size_of(content)]
     return tuple(
-        Split(file=content, start=start, end=end, head=head.content, lines=before - head.lines)
+        ReaderSplit(
+            file=content, start=start, end=end, head=head.content, lines=before - head.lines
+        )
         for (start, before), end in zip(starts, ends, strict=True)
     )
 

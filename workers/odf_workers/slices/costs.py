@@ -1,8 +1,9 @@
 """The boundaries of slices: a function of the rows and two settings, independent of partitions.
 
-The cost of a row is the size of its values in bytes, and at least `Cut.least`, so that a slice has
-at most `Cut.rows` rows. The number of a row's slice is the cost of all rows before it, divided by
-`Cut.size`: every partition can compute it once it knows the cost of earlier partitions.
+The cost of a row is the size of its values in bytes, and at least `SliceCut.least`, so that a
+slice has at most `SliceCut.rows` rows. The number of a row's slice is the cost of all rows before
+it, divided by `SliceCut.size`: every partition can compute it once it knows the cost of earlier
+partitions.
 
 Cut rows into pieces by number and weight: row groups of a file, slices of a batch.
 
@@ -112,7 +113,7 @@ SYSTEM_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class SliceCut:
     """Limits of a slice, which ends at the first limit reached: rows, or bytes.
 
     Bytes are the bytes of values, not of the file.
@@ -132,7 +133,7 @@ class Cut:
         return -(-cost // self.size)
 
 
-def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
+def row_costs(batch: pa.RecordBatch, cut: SliceCut) -> Costs:
     """Return the cost of each row, given its operation code and data columns."""
     widths = [width(kind) for kind in batch.schema.types]
     fixed = SYSTEM_BYTES + sum(each for each in widths if each is not None)
@@ -143,14 +144,14 @@ def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
     return np.maximum(total, cut.least, out=total)
 
 
-def costs_of(rows: pa.Table, cut: Cut) -> Costs:
+def costs_of(rows: pa.Table, cut: SliceCut) -> Costs:
     """As `row_costs`, of a table."""
     none = np.zeros(0, np.int64)
     return np.concatenate([none, *(row_costs(batch, cut) for batch in rows.to_batches())])
 
 
 def in_slices(
-    batch: pa.RecordBatch, costs: Costs, before: int, cut: Cut
+    batch: pa.RecordBatch, costs: Costs, before: int, cut: SliceCut
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows with the numbers of their slices; `before` is the cost of all earlier rows."""
     if not len(costs):

@@ -18,7 +18,7 @@ from ..partitions.messages import Failure
 from ..partitions.port import Here, Output, Usage, Way
 from ..plan.ingest import IngestPlan
 from ..readers.rejected import Rejected
-from ..readers.splits import Split
+from ..readers.splits import ReaderSplit
 from ..slices.write import SlicePlan, Written
 from .facts import NONE_AHEAD, Ahead
 from .pipeline import in_order, write
@@ -34,7 +34,7 @@ class Batch:
     """Posts that were planned on one head; more than one only if they share slices (`round.py`)."""
 
     posts: tuple[PostRead, ...]
-    splits: tuple[tuple[Split, ...], ...]
+    splits: tuple[tuple[ReaderSplit, ...], ...]
     """Splits of each post; empty for a post without input."""
 
 

@@ -21,13 +21,13 @@ import pyarrow as pa
 from odf_protocol.instant import Instant
 
 from ..merge.history import NOTHING, Findings
-from ..merge.strategies import Order, sample
+from ..merge.strategies import MergeOrder, sample
 from ..partitions.messages import Failure
 from ..partitions.port import Batches, Delivered
 from ..readers.json_scan import FieldsSeen
 from ..readers.rejected import RejectedRow
 from ..slices.conform import NullCounts
-from ..slices.costs import Cut, costs_of, row_costs
+from ..slices.costs import SliceCut, costs_of, row_costs
 from ..slices.schema import POSITION
 from ..slices.write import Written
 
@@ -145,8 +145,8 @@ class SliceFacts:
 class Totals:
     """Sums facts of rows while they pass."""
 
-    cut: Cut
-    order: Order | None = None
+    cut: SliceCut
+    order: MergeOrder | None = None
     rows: int = 0
     cost: int = 0
     size: int = 0
@@ -172,10 +172,10 @@ MOST_RECEIVED = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class FactLayout:
     """Ranges of the final order, and how many rows of each there are."""
 
-    cut: Cut
+    cut: SliceCut
     parts: tuple[tuple[int, ...], ...]
     """For each partition the rows of each range, in whose order they are."""
     costs: tuple[int, ...]
@@ -192,7 +192,7 @@ class Layout:
         return np.concatenate([[0], np.cumsum(self.costs)]).astype(np.int64)
 
     @classmethod
-    def of_one(cls, cut: Cut, rows: Sequence[int], cost: int) -> Layout:
+    def of_one(cls, cut: SliceCut, rows: Sequence[int], cost: int) -> FactLayout:
         """Return the layout of one range that has all rows, given those of each partition."""
         return cls(cut=cut, parts=tuple((each,) for each in rows), costs=(cost,))
 

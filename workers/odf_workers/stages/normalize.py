@@ -95,7 +95,7 @@ OUT_OF_RANGE = (
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenValues:
     """Facts about the rows that have passed."""
 
     bound: Instant | None = None
@@ -129,7 +129,7 @@ class Normalized:
     schema: pa.Schema
     """Schema without the position."""
     batches: Iterator[pa.RecordBatch]
-    seen: Seen
+    seen: SeenValues
     """Complete when all batches are consumed, like the remarks."""
     remarks: dict[str, None] = field(default_factory=dict)
     """What the publisher should know about the form in which the rows are stored; in order."""
@@ -192,7 +192,7 @@ def normalized(
         batches = _watched(batches, watched, remarks)
     if changes:
         batches = _changed(batches, changes, BadRows(frame, rejected, before=before))
-    seen = Seen(bound=latest)
+    seen = SeenValues(bound=latest)
     numbered = _numbered(batches, schema, vocab.event_time_column, seen)
     return Normalized(schema, numbered, seen, remarks)
 
@@ -354,7 +354,7 @@ def _change_rows(
 
 
 def _numbered(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, event_time: str, seen: Seen
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, event_time: str, seen: SeenValues
 ) -> Iterator[pa.RecordBatch]:
     """Add event times and positions to rows; record facts about the rows in `seen`."""
     names, types, at = schema.names, schema.types, schema.names.index(event_time)

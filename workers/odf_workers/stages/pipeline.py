@@ -23,7 +23,7 @@ import pyarrow as pa
 from odf_protocol.source_options import options_of
 
 from ..merge.history import Findings, HistoryFiles, hashes_of, judged, key_range, key_ranges
-from ..merge.strategies import MERGE, Order, bounds, bytes_of_all, in_ranges, merging_of
+from ..merge.strategies import MERGE, MergeOrder, bounds, bytes_of_all, in_ranges, merging_of
 from ..partitions.memory import SMALLEST_PARTITION_BYTES
 from ..partitions.port import (
     Batches,
@@ -38,12 +38,12 @@ from ..partitions.port import (
 )
 from ..plan.ingest import IngestPlan
 from ..slices.conform import NullCounts
-from ..slices.costs import Cut, costs_of, in_slices, row_costs
+from ..slices.costs import SliceCut, costs_of, in_slices, row_costs
 from ..slices.schema import POSITION
 from ..slices.write import SlicePlan, Written, write_slice
 from .facts import (
     Cuts,
-    Layout,
+    FactLayout,
     MergeFacts,
     RowFacts,
     SliceFacts,
@@ -127,7 +127,7 @@ def _in_ranges(
 
 
 def by_slice(
-    cut: Cut, rows: Starts, costs: Starts, number: int, batches: Batches
+    cut: SliceCut, rows: Starts, costs: Starts, number: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Assign rows to slices; the position of each row becomes its number among all rows."""
     before, cost = rows[number], costs[number]
@@ -149,8 +149,8 @@ def write_sorted(
     plan: SlicePlan,
     outbox: Outbox,
     in_memory: bool,
-    order: Order,
-    layout: Layout,
+    order: MergeOrder,
+    layout: FactLayout,
     number: int,
     batches: Batches,
 ) -> Output:
@@ -202,8 +202,8 @@ MOST_RANGES = 256
 class Sort:
     """Writers of slices still have to sort the rows."""
 
-    order: Order
-    layout: Layout
+    order: MergeOrder
+    layout: FactLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ def in_order(way: Way, posts: Sequence[PostRead], rows: ReadRows) -> OrderedRows
     (post,), (found,) = posts, rows.posts
     if post.passes:
         counts, cost = [each.rows for each in found.facts], sum(each.cost for each in found.facts)
-        layout = Layout.of_one(post.cut, counts, cost)
+        layout = FactLayout.of_one(post.cut, counts, cost)
         return _sorted(way, post, rows.partitions, found.facts, found.samples, found.starts, layout)
     return _merged(way, post, found, rows.partitions)
 
@@ -272,20 +272,24 @@ def _begins(post: PostRead, rows: PostRows, ranges: int) -> pa.Table | None:
     return bounds(samples, min(slices * RANGES_PER_SLICE, MOST_RANGES))
 
 
-def _layout(cut: Cut, facts: Sequence[MergeFacts]) -> Layout:
+def _layout(cut: SliceCut, facts: Sequence[MergeFacts]) -> FactLayout:
     """Return the layout of the ranges of keys; one range if a partition is not cut."""
     (count, *more) = {len(each.ranges) for each in facts if each.rows} or {0}
     if more or not count:
-        return Layout.of_one(cut, [each.rows for each in facts], sum(each.cost for each in facts))
+        return FactLayout.of_one(
+            cut, [each.rows for each in facts], sum(each.cost for each in facts)
+        )
     ranges = [each.ranges or ((0, 0),) * count for each in facts]
-    return Layout(
+    return FactLayout(
         cut=cut,
         parts=tuple(tuple(rows for rows, _ in each) for each in ranges),
         costs=tuple(sum(cost for _, cost in each) for each in zip(*ranges, strict=True)),
     )
 
 
-def write(way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: Cut) -> list[Written]:
+def write(
+    way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: SliceCut
+) -> list[Written]:
     """Write slices of the rows, in their order.
 
     Raises:
@@ -326,7 +330,7 @@ def _sorted(
     facts: Sequence[RowFacts],
     samples: Sequence[pa.Table],
     starts: Sequence[int],
-    layout: Layout,
+    layout: FactLayout,
 ) -> OrderedRows:
     """Put all rows in order: the writers of slices sort them if they have memory for all rows of
     the ranges that a slice needs; otherwise ranges are sorted separately before. `starts` has the

@@ -34,9 +34,9 @@ from ..readers.plain import plain_file
 from ..readers.plain_text import Plain, plain_text
 from ..readers.read import SplitRead, open_frame, schema_of
 from ..readers.rejected import RejectedRow
-from ..readers.splits import Split
+from ..readers.splits import ReaderSplit
 from ..runtime.progress import Content, Enclosed
-from ..slices.costs import Cut
+from ..slices.costs import SliceCut
 from ..slices.schema import Limits
 from .batch import slice_plan
 from .pipeline import in_order, is_passing, write
@@ -93,12 +93,12 @@ def _previewed(
     post = PostRead(
         plan=plan,
         split=SplitRead(step=plain.step, limits=Limits(), schema=schema_of(plain.step)),
-        cut=Cut(),
+        cut=SliceCut(),
         max_bad_rows=max_bad_rows,
         passes=is_passing(plan, None),
         is_alone=True,
     )
-    rows = read(way, (post,), ((Split(file=plain.content, groups=groups),),))
+    rows = read(way, (post,), ((ReaderSplit(file=plain.content, groups=groups),),))
     (found,) = rows.posts
     if found.failure is not None:
         raise found.failure.error()

@@ -34,7 +34,7 @@ from odf_protocol.metadata.sources import ReadStepCsv, ReadStepParquet
 from ..merge.history import ALL_HASHES, HistoryFiles, coded, in_slice_types
 from ..merge.strategies import (
     MERGE,
-    Order,
+    MergeOrder,
     check_batch,
     merging_of,
     range_of,
@@ -48,12 +48,12 @@ from ..readers.features import Known, loosened
 from ..readers.forms import forms_of
 from ..readers.read import SplitRead, open_split
 from ..readers.rejected import Rejected, RejectedRow
-from ..readers.splits import Split
+from ..readers.splits import ReaderSplit
 from ..slices.conform import NullCounts, may_forbid_nulls
-from ..slices.costs import Cut
+from ..slices.costs import SliceCut
 from ..slices.schema import POSITION, Frame, Operation, check_known, filled, slice_schema
 from .facts import Ahead, ReadFacts, RowFacts, Starts, Totals, dealt, numbered
-from .normalize import Normalized, Seen, clashing, normalized, renamed
+from .normalize import Normalized, SeenValues, clashing, normalized, renamed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class PostRead:
 
     plan: IngestPlan
     split: SplitRead
-    cut: Cut
+    cut: SliceCut
     history: HistoryFiles | None = None
     """The history with which the rows are compared."""
     max_bad_rows: int | None = None
@@ -74,17 +74,17 @@ class PostRead:
     """Whether one process runs all stages, so that rows are not cut into ranges."""
 
     @property
-    def key_order(self) -> Order:
+    def key_order(self) -> MergeOrder:
         """The beginning of the order of rows that are merged: their key."""
         return replace(self.order, columns=merging_of(self.plan.merge, self.plan.vocab).key)
 
     @property
-    def order(self) -> Order:
+    def order(self) -> MergeOrder:
         merging = merging_of(self.plan.merge, self.plan.vocab)
         columns = MERGE[type(self.plan.merge)].order(merging)
         if self.passes:  # all rows have one operation code, and none yet
             columns = tuple(name for name in columns if name != merging.op)
-        return Order(
+        return MergeOrder(
             columns=columns,
             event_time=self.plan.vocab.event_time_column,
             fallback=self.plan.source_event_time,
@@ -94,13 +94,13 @@ class PostRead:
 BATCH_ROWS = 65_536
 
 
-def all_sorted(every: list[pa.RecordBatch], order: Order) -> Batches:
+def all_sorted(every: list[pa.RecordBatch], order: MergeOrder) -> Batches:
     """Return all rows, sorted if they are not yet."""
     if every:
         yield from sorted_rows(pa.Table.from_batches(every), order)
 
 
-def sorted_rows(table: pa.Table, order: Order) -> Batches:
+def sorted_rows(table: pa.Table, order: MergeOrder) -> Batches:
     if table.num_rows < 2:
         yield from table.to_batches()
         return
@@ -110,7 +110,7 @@ def sorted_rows(table: pa.Table, order: Order) -> Batches:
 
 
 def by_order(
-    order: Order, begins: pa.Table, starts: Starts, number: int, batches: Batches
+    order: MergeOrder, begins: pa.Table, starts: Starts, number: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Assign rows to ranges by their final order."""
     for batch in batches:
@@ -194,7 +194,7 @@ class _Required:
             yield batch
 
 
-def read_part(posts: Sequence[PostRead], part: tuple[int, Split]) -> Output:
+def read_part(posts: Sequence[PostRead], part: tuple[int, ReaderSplit]) -> Output:
     """Return the rows of a split of one of the posts. An error is returned as a fact, so that other
     posts continue."""
     number, split = part
@@ -208,7 +208,7 @@ def read_part(posts: Sequence[PostRead], part: tuple[int, Split]) -> Output:
         yield ReadFacts(failure=Failure.of(error), rejected=_rows(rejected))
 
 
-def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output:
+def read_rows(read: PostRead, split: ReaderSplit, rejected: Rejected | None) -> Output:
     """Read the rows of a split in the types of their slice. For a post that is sorted here, yield
     either all rows or none.
 
@@ -278,7 +278,7 @@ def rows_of(
     )
 
 
-def _ahead(seen: Seen, plan: IngestPlan) -> Ahead:
+def _ahead(seen: SeenValues, plan: IngestPlan) -> Ahead:
     """Return the rows that are too far ahead, those that get the time of the post included."""
     if seen.nulls and plan.source_event_time > plan.latest:
         return seen.ahead + Ahead(seen.nulls, plan.source_event_time)
@@ -289,7 +289,7 @@ def _rows(rejected: Rejected | None) -> tuple[RejectedRow, ...]:
     return () if rejected is None else tuple(rejected.rows())
 
 
-def _sampled(read: PostRead) -> Order | None:
+def _sampled(read: PostRead) -> MergeOrder | None:
     """Return the columns to be sampled, by which rows will be cut into ranges."""
     if read.passes:
         return None if read.sorts else read.order

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ..partitions.messages import Failure
 from ..partitions.port import Partitions, Way
 from ..readers.rejected import Rejected
-from ..readers.splits import Split
+from ..readers.splits import ReaderSplit
 from ..slices.conform import NullCounts
 from .facts import NONE_AHEAD, Ahead, ReadFacts
 from .read import PostRead, read_part
@@ -90,7 +90,7 @@ class ReadRows:
     partitions: Partitions
 
 
-def read(way: Way, posts: Sequence[PostRead], splits: Sequence[Sequence[Split]]) -> ReadRows:
+def read(way: Way, posts: Sequence[PostRead], splits: Sequence[Sequence[ReaderSplit]]) -> ReadRows:
     """Read the rows of posts, each from the splits of its file. If a post cannot be read, its
     `PostRows` has the error.
 

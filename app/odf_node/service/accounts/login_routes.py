@@ -103,7 +103,7 @@ UNKNOWN_CODE = "No command line waits with this code. Look at what it shows, or 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class LoginQuestion:
     """Who waits for the decision of a user, and by which of the two codes the user came."""
 
     client: str
@@ -120,7 +120,7 @@ def code_page(*, problem: str = "", status: int = 200) -> Response:
     return _page("Log in", _CODE.substitute(problem=_problem(problem)), status)
 
 
-def decision_page(question: Question, *, problem: str = "", status: int = 200) -> Response:
+def decision_page(question: LoginQuestion, *, problem: str = "", status: int = 200) -> Response:
     """Return the page that says who waits, with the form for the decision."""
     name = "userCode" if question.typed else "deviceCode"
     body = _DECISION.substitute(
@@ -308,7 +308,7 @@ def _approved(
     devices: Devices,
     form: dict[str, str],
     waiting: DeviceLogin,
-    question: Question,
+    question: LoginQuestion,
     address: str,
 ) -> Response:
     try:
@@ -323,9 +323,9 @@ def _approved(
 
 def _question(
     devices: Devices, request: Request, waiting: DeviceLogin, secret: str, typed: str = ""
-) -> Question:
+) -> LoginQuestion:
     seconds = max(0, devices.clock().ns - waiting.created_at.ns) // NANOS
-    return Question(
+    return LoginQuestion(
         client=waiting.client or "a program",
         address=waiting.address or "an unknown address",
         is_here=waiting.address == _address(request),

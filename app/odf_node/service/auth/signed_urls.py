@@ -36,7 +36,7 @@ from odf_protocol.errors import BadInput, NotFound, Refused
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS
 from odf_protocol.multihash import Multihash
-from odf_protocol.s3.signature import TOKEN_HEADER, Claim, S3Request, signature, time_of
+from odf_protocol.s3.signature import TOKEN_HEADER, S3Request, SignatureClaim, signature, time_of
 from odf_protocol.typed import decode_json
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
@@ -245,7 +245,7 @@ class S3Callers:
         """
         if request.method not in READS:
             raise s3_reads_only()
-        claim, time_s = Claim.of(request), time_of(request)
+        claim, time_s = SignatureClaim.of(request), time_of(request)
         entry = self.access.entries.find(address(self.access.tenancy, account, dataset))
         if entry is None:
             raise s3_denied()

@@ -40,7 +40,7 @@ from odf_storage.runtime.clock import Clock, Random
 from odf_storage.stores.index.sql import DatasetEntries
 from odf_storage.stores.ports.errors import AliasTaken, RefConflict
 from odf_storage.stores.ports.following import Author
-from odf_storage.stores.ports.publications import Listed
+from odf_storage.stores.ports.publications import ListedOverview
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 from ..auth.access import ActionForbidden, Unauthenticated, may_create, owns, unauthorized
@@ -70,7 +70,7 @@ def summary(access: DatasetAccess, entry: DatasetEntry, base: str) -> dict[str, 
 
 
 def detailed_summary(
-    stores: Stores, access: DatasetAccess, listed: Listed, base: str
+    stores: Stores, access: DatasetAccess, listed: ListedOverview, base: str
 ) -> dict[str, Any]:
     """Return the entry of a dataset in a list, with facts of its chain as of the head."""
     said = overview_now(stores, listed)
@@ -93,7 +93,7 @@ APPEND_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedDefinition:
     """A dataset that is ready to be created: its events, `Seed` first, and their blocks."""
 
     entry: DatasetEntry
@@ -116,7 +116,7 @@ class Authoring:
 
 def prepare_dataset(
     authoring: Authoring, actor: Actor, manifest: bytes, visibility: Visibility
-) -> Prepared:
+) -> PreparedDefinition:
     """Prepare the dataset that a `DatasetSnapshot` manifest describes, without writing anything.
 
     Raises:
@@ -140,7 +140,7 @@ def prepare_snapshot(
     snapshot: DatasetSnapshot,
     visibility: Visibility,
     resolve: Resolve,
-) -> Prepared:
+) -> PreparedDefinition:
     """Prepare the dataset that a snapshot describes, without writing anything. `resolve` finds its
     inputs.
 
@@ -165,10 +165,10 @@ def prepare_snapshot(
     if authoring.stores.registry.find(DatasetRef(alias=alias)) is not None:
         raise AliasTaken(alias)
     by = Author(actor.account.id, actor.reach)
-    return Prepared(entry=entry, events=events, blocks=blocks, state=state, author=by)
+    return PreparedDefinition(entry=entry, events=events, blocks=blocks, state=state, author=by)
 
 
-def create_prepared(stores: Stores, prepared: Prepared) -> tuple[DatasetEntry, Multihash]:
+def create_prepared(stores: Stores, prepared: PreparedDefinition) -> tuple[DatasetEntry, Multihash]:
     """Create the dataset; return its entry and head. Raises `AliasTaken`."""
     stores.create_dataset(prepared.entry, prepared.blocks)
     note_author(stores, prepared.entry, InForce(), InForce.of(prepared.state), prepared.author)

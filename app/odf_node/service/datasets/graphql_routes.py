@@ -33,7 +33,7 @@ from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.overviews import overview_now
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.publications import Listed
+from odf_storage.stores.ports.publications import ListedOverview
 
 from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
@@ -44,7 +44,7 @@ from ..http.deps import AccessDep, ActorDep, BaseDep, MaintainedDep, ReadableDep
 from ..http.parameters import MAX_PAGE
 from . import listing as usecase
 from .datasets import rename_dataset, summary
-from .listing import Asked, DatasetRoles, page_of, parse_role, parse_visibility, question
+from .listing import DatasetRoles, ListingRequest, page_of, parse_role, parse_visibility, question
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_TOKENS = 200
@@ -100,13 +100,13 @@ class Search:
         if self._is_made:
             raise GraphQLError("a request has one search")
         self._is_made = True
-        wanted = question(self.access, self.actor, Asked(search=given["query"]))
+        wanted = question(self.access, self.actor, ListingRequest(search=given["query"]))
         asked = given.get("perPage")
         limit = max(1, min(DEFAULT_NODES if asked is None else asked, self.most))
         page, _more = page_of(self.access, wanted, after=None, limit=limit)
         return {"nodes": [self._node(listed) for listed in page]}
 
-    def _node(self, listed: Listed) -> dict[str, Any]:
+    def _node(self, listed: ListedOverview) -> dict[str, Any]:
         entry, said = listed.entry, overview_now(self.stores, listed)
         return {
             "__typename": "Dataset",

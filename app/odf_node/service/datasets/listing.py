@@ -18,7 +18,14 @@ from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.node.overviews import MAX_NUMBER
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import AccountNotFound
-from odf_storage.stores.ports.publications import After, Listed, Order, Overview, SortBy, Wanted
+from odf_storage.stores.ports.publications import (
+    After,
+    ListedOverview,
+    ListOrder,
+    Overview,
+    SortBy,
+    WantedOverviews,
+)
 from odf_storage.stores.ports.values import Account, AccountId, DatasetEntry, Role, Visibility
 from odf_storage.stores.registers.access import RoleStore
 from odf_storage.stores.registers.accounts import AccountStore, Identities
@@ -51,7 +58,7 @@ def _value(overview: Overview | None, entry: DatasetEntry, by: SortBy) -> int | 
             return 0 if overview is None else overview.data_size
 
 
-def cursor_behind(last: Listed, by: SortBy) -> str:
+def cursor_behind(last: ListedOverview, by: SortBy) -> str:
     """Return the cursor of the page that begins after this dataset."""
     value = _value(last.overview, last.entry, by)
     alias = last.entry.alias.folded
@@ -182,7 +189,7 @@ _Word = TypeVar("_Word", bound=str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ListingRequest:
     """The parameters of a list as clients write them. An empty one has no effect."""
 
     search: str | None = None
@@ -195,14 +202,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ListingQuestion:
     """A query to the index."""
 
-    wanted: Wanted
-    order: Order
+    wanted: WantedOverviews
+    order: ListOrder
 
 
-def question(access: DatasetAccess, actor: Actor, asked: Asked) -> Question:
+def question(access: DatasetAccess, actor: Actor, asked: ListingRequest) -> ListingQuestion:
     """Check the parameters of a list, and return the query to the index.
 
     Raises:
@@ -218,7 +225,7 @@ def question(access: DatasetAccess, actor: Actor, asked: Asked) -> Question:
         if asked.kind
         else None
     )
-    wanted = Wanted(
+    wanted = WantedOverviews(
         readable=readable(actor, access.reads),
         words=_words(asked.search or ""),
         kind=kind,
@@ -226,12 +233,12 @@ def question(access: DatasetAccess, actor: Actor, asked: Asked) -> Question:
         visibility=parse_visibility(asked.visibility) if asked.visibility else None,
         keyword=asked.keyword or None,
     )
-    return Question(wanted, Order(by, order == "desc"))
+    return ListingQuestion(wanted, ListOrder(by, order == "desc"))
 
 
 def page_of(
-    access: DatasetAccess, asked: Question, *, after: str | None, limit: int
-) -> tuple[Sequence[Listed], str | None]:
+    access: DatasetAccess, asked: ListingQuestion, *, after: str | None, limit: int
+) -> tuple[Sequence[ListedOverview], str | None]:
     """Return a page, and the cursor of the next one (None at the end). Raises
     `MalformedCursor`."""
     order = asked.order
@@ -246,7 +253,7 @@ def list_datasets(
 ) -> tuple[list[DatasetEntry], str | None]:
     """Return a page of datasets that the actor may read, ordered by alias, and the cursor of the
     next page (None at the end)."""
-    asked = question(access, actor, Asked(account=account))
+    asked = question(access, actor, ListingRequest(account=account))
     page, more = page_of(access, asked, after=after, limit=limit)
     return [listed.entry for listed in page], more
 

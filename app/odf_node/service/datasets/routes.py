@@ -51,13 +51,13 @@ from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..mirrors.mirrors import MirrorAsked, Mirrors, mirror_asked
 from ..mirrors.routes import MirrorsDep
-from ..read.routes import ReadersDep, Rows
+from ..read.routes import ReadersDep, StreamedRows
 from ..read.tail import Tails, tail_task
 from ..readers.pool import ReadRefused
 from . import datasets as usecase
 from . import trial as definition
 from .datasets import Authoring, delete_dataset, detailed_summary, summary
-from .listing import MAX_SEARCH_CHARS, Asked, page_of, parse_visibility, question
+from .listing import MAX_SEARCH_CHARS, ListingRequest, page_of, parse_visibility, question
 from .schema_formats import SchemaFormat, parse_format, written
 from .trial import MAX_MANIFEST_BYTES, Checking, TrialAsked, Trials, tried
 
@@ -231,7 +231,7 @@ def listing(
 ) -> Response:
     """`next` is the `after` of the next page, null on the last; `total` counts all pages."""
     refuse_bad_token(actor)
-    asked = Asked(
+    asked = ListingRequest(
         search=search,
         kind=kind,
         account=account,
@@ -347,7 +347,7 @@ async def tail(
         return failed_answer(refused.failed)
     before = b'{"data":'
     behind = b"," + msgspec.json.encode(facts)[1:]
-    return Rows(rows, before=before, behind=behind, media_type=JsonAnswer.media_type)
+    return StreamedRows(rows, before=before, behind=behind, media_type=JsonAnswer.media_type)
 
 
 def add_dataset_routes(routes: APIRouter, prefix: str) -> None:

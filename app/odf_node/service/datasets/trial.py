@@ -55,7 +55,7 @@ from ..errors import status_of_failed
 from ..http.answers import media_type_of
 from ..jobs.job_watch import JobWatch
 from ..limits.pressure import Pressure
-from .datasets import Authoring, Prepared, Resolve, prepare_snapshot, visible_inputs
+from .datasets import Authoring, PreparedDefinition, Resolve, prepare_snapshot, visible_inputs
 
 UNSEEN = "no worker looked at the query in time"
 
@@ -226,7 +226,7 @@ MAX_MANIFEST_BYTES = 2 << 20
 """Largest manifest of a dataset or an event, in bytes."""
 
 
-class Sample(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class TrialSample(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Some rows of a root, in the form in which they would be posted."""
 
     content: str
@@ -244,7 +244,7 @@ class TrialAsked(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     """The body of a request: manifests in one text, and an optional sample."""
 
     manifests: str
-    sample: Sample | None = None
+    sample: TrialSample | None = None
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ async def tried(trials: Trials, actor: Actor, asked: TrialAsked) -> dict[str, An
 
 def _prepared(
     trials: Trials, actor: Actor, asked: TrialAsked
-) -> tuple[Sequence[Prepared], JobSpec]:
+) -> tuple[Sequence[PreparedDefinition], JobSpec]:
     """Check the rules; return all datasets, and the job that tries them."""
     if actor.account is None:
         raise Unauthenticated
@@ -313,7 +313,7 @@ def _prepared(
             f"one trial takes {trials.manifests} manifests",
             limit=trials.manifests,
         )
-    made: list[Prepared] = []
+    made: list[PreparedDefinition] = []
     for snapshot in in_order(snapshots):
         resolve = _among(made, trials, actor)
         made.append(
@@ -338,7 +338,7 @@ def _prepared(
     return made, spec
 
 
-def _among(made: Sequence[Prepared], trials: Trials, actor: Actor) -> Resolve:
+def _among(made: Sequence[PreparedDefinition], trials: Trials, actor: Actor) -> Resolve:
     """Return a function that finds inputs among the datasets prepared so far, else on the node."""
     access = trials.authoring.access
     on_node = visible_inputs(access, actor)
@@ -353,7 +353,7 @@ def _among(made: Sequence[Prepared], trials: Trials, actor: Actor) -> Resolve:
     return resolve
 
 
-def _root(snapshots: Sequence[DatasetSnapshot], sample: Sample) -> DatasetAlias:
+def _root(snapshots: Sequence[DatasetSnapshot], sample: TrialSample) -> DatasetAlias:
     """Return the name of the root that the sample is for. Raises `SampleForNone`."""
     roots = [one.name for one in snapshots if one.kind is DatasetKind.Root]
     names = [str(one) for one in roots]
@@ -369,7 +369,7 @@ def _root(snapshots: Sequence[DatasetSnapshot], sample: Sample) -> DatasetAlias:
     return roots[0]
 
 
-def _content(trials: Trials, sample: Sample | None) -> bytes | None:
+def _content(trials: Trials, sample: TrialSample | None) -> bytes | None:
     """Decode the bytes of a sample. Raises `SampleTooLarge`, `SampleForNone`."""
     if sample is None:
         return None

@@ -141,7 +141,7 @@ PASSING = frozenset({RefConflict.__name__, DatasetNotFound.__name__})
 
 
 @dataclass(frozen=True)
-class Following:
+class FollowingInputs:
     """The dependencies of automatic updates. `debounce_s` is how long a derivative waits for more
     input, `poll_s` is the time between two looks at the log, both in seconds."""
 
@@ -153,7 +153,7 @@ class Following:
     clock: Clock
 
 
-def follow(following: Following) -> float:
+def follow(following: FollowingInputs) -> float:
     """Do one round: read moves, handle jobs that ended, submit what is due. Return the seconds to
     the next round."""
     moves = look_at_moves(following)
@@ -164,7 +164,7 @@ def follow(following: Following) -> float:
     return min(following.debounce_s, following.poll_s) if moves else following.poll_s
 
 
-def look_at_moves(following: Following) -> Sequence[HeadMoved]:
+def look_at_moves(following: FollowingInputs) -> Sequence[HeadMoved]:
     """Read a page of the log, and record the derivatives that are due because of it."""
     store = following.stores.derivations
     cursor = store.cursor()
@@ -224,7 +224,7 @@ def _has_new_transform(dataset: Dataset, old: Multihash | None, new: Multihash) 
         return True
 
 
-def look_at_jobs(following: Following) -> None:
+def look_at_jobs(following: FollowingInputs) -> None:
     """Record the outcomes of submitted jobs that have ended."""
     rows = following.stores.derivations.at_work()
     found = following.stores.jobs.get_all([row.job for row in rows if row.job is not None])
@@ -236,7 +236,7 @@ def look_at_jobs(following: Following) -> None:
             _ended(following, row, job)
 
 
-def _ended(following: Following, row: Derivation, job: Job | None) -> None:
+def _ended(following: FollowingInputs, row: Derivation, job: Job | None) -> None:
     store = following.stores.derivations
     if job is None:  # its record is deleted, so the outcome is unknown: retry
         store.ended(row.dataset, job=row.job, retry_at=following.clock())
@@ -249,7 +249,7 @@ def _ended(following: Following, row: Derivation, job: Job | None) -> None:
         store.ended(row.dataset, job=row.job)
 
 
-def _failed(following: Following, row: Derivation, failed: Failed) -> None:
+def _failed(following: FollowingInputs, row: Derivation, failed: Failed) -> None:
     """Record a failure: schedule a retry, wait for an input, or pause the derivative."""
     paused, retry_at = False, None
     if is_passing(failed):
@@ -276,7 +276,7 @@ def is_passing(failed: Failed) -> bool:
     return status >= 500 or status == 404 or failed.error in PASSING
 
 
-def submit_due(following: Following) -> None:
+def submit_due(following: FollowingInputs) -> None:
     """Submit jobs for the derivatives that are due."""
     store = following.stores.derivations
     everything_is_read = following.everything_is_read

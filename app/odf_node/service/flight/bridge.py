@@ -207,7 +207,7 @@ _log = logging.getLogger("odf.node")
 
 
 @dataclass(frozen=True)
-class Watching:
+class CallMetrics:
     """Metrics and audit log that record calls. With `logs_all`, the log has all calls."""
 
     counters: Counters
@@ -230,10 +230,10 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedCall:
     """Records calls, for the threads of calls. The counters are changed in the event loop."""
 
-    watching: Watching
+    watching: CallMetrics
     bridge: Bridge
 
     def ended(self, call: Ended) -> None:

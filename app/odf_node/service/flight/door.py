@@ -11,12 +11,12 @@ from odf_storage.runtime.clock import Random
 
 from ..auth.dataset_access import Callers
 from ..limits.shares import Slots
-from ..query.inputs import Inputs
+from ..query.inputs import QueryInputs
 from ..query.query import Queries
 from ..settings import Settings
 
 if TYPE_CHECKING:
-    from .bridge import Bridge, Watching
+    from .bridge import Bridge, CallMetrics
     from .server import FlightPort, PortOptions
 
 FLIGHT_BATCH_BYTES = 14 << 20
@@ -36,8 +36,8 @@ class FlightDoor:
         settings: Settings,
         callers: Callers,
         queries: Queries,
-        inputs: Inputs,
-        watching: Watching,
+        inputs: QueryInputs,
+        watching: CallMetrics,
         random: Random,
     ) -> None:
         self._settings, self._callers = settings, callers
@@ -118,10 +118,10 @@ class FlightDoor:
         )
 
     def _opened(self, options: PortOptions, bridge: Bridge) -> FlightPort:
-        from .bridge import CallersOfFlight, Observed
+        from .bridge import CallersOfFlight, ObservedCall
         from .fetching import Fetching, Statements
         from .server import FlightPort, FlightSql
-        from .tables import Tables
+        from .tables import FlightTables
 
         settings = self._settings
         fetching = Fetching(
@@ -139,8 +139,8 @@ class FlightDoor:
         return FlightPort(
             options,
             CallersOfFlight(self._callers, self._random, allow_anonymous=anonymous),
-            FlightSql(fetching, Tables(self._inputs.access, self._inputs)),
+            FlightSql(fetching, FlightTables(self._inputs.access, self._inputs)),
             bridge,
             slots,
-            Observed(self._watching, bridge),
+            ObservedCall(self._watching, bridge),
         )

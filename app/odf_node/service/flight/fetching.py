@@ -27,9 +27,9 @@ from odf_protocol.typed import decode_json
 from odf_storage.datasets.query.messages import Form
 
 from ..auth.actors import Actor
-from ..query.background import Asked, QueryBody, checked
+from ..query.background import QueryBody, QueryRequest, checked
 from ..query.inputs import DatasetPin
-from ..query.query import Queries, Rows
+from ..query.query import Queries, QueryRows
 from .calls import Call
 
 
@@ -130,14 +130,14 @@ class Statements:
         with pa.ipc.open_stream(raw) as empty:
             return Statement(query, rows.pins), empty.schema
 
-    async def begin(self, actor: Actor, caller: str, statement: Statement) -> Rows:
+    async def begin(self, actor: Actor, caller: str, statement: Statement) -> QueryRows:
         """Return the rows of a statement as an Arrow stream. It requests one row more than the
         limit, so that a result above the limit is noticed. Raises the errors of
         `Queries.begin`."""
         asked = self._asked(statement, self.max_rows + 1)
         return await self.queries.begin(actor, caller, asked)
 
-    def _asked(self, statement: Statement, limit: int) -> Asked:
+    def _asked(self, statement: Statement, limit: int) -> QueryRequest:
         body = QueryBody(query=statement.query, datasets=statement.pins, limit=limit)
         return checked(body, form=Form.ARROW, max_rows=self.max_rows + 1)
 
@@ -208,7 +208,7 @@ class Fetching:
                 call.bridge.start(rows.close)
 
     def _watched(
-        self, call: Call, rows: Rows, batches: Iterator[pa.RecordBatch]
+        self, call: Call, rows: QueryRows, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the batches. End the process if the client takes none for `idle_s`."""
         for batch in batches:

@@ -23,13 +23,13 @@ import pyarrow as pa
 
 from odf_protocol import flight_sql as wire
 from odf_protocol.errors import NodeFault
-from odf_protocol.flight_sql import SERVICE, Command, read_command, written
+from odf_protocol.flight_sql import SERVICE, FlightCommand, read_command, written
 from odf_storage.runtime.extras import app_version
 
 from ..auth.actors import Actor
 from ..limits.shares import Slots
 from . import tables
-from .bridge import HEADER, Bridge, CallersOfFlight, Ended, Observed, told
+from .bridge import HEADER, Bridge, CallersOfFlight, Ended, ObservedCall, told
 from .calls import Call, call_of, headers_of
 from .fetching import Fetching, Statement, read_handle
 
@@ -164,7 +164,7 @@ class FlightSql:
     """Serves calls. Requests and responses are in their encoded form."""
 
     fetching: Fetching
-    tables: tables.Tables
+    tables: tables.FlightTables
 
     def get_flight_info(self, call: Call, descriptor: bytes) -> bytes:
         schema, ticket = self._asked(call, descriptor)
@@ -219,7 +219,7 @@ class FlightSql:
             schema, ticket = self._described(call, command, raw)
         return b"" if schema is None else schema.serialize().to_pybytes(), ticket
 
-    def _created(self, call: Call, command: Command) -> bytes:
+    def _created(self, call: Call, command: FlightCommand) -> bytes:
         statement, schema = self._planned(call, command)
         return written(
             "ActionCreatePreparedStatementResult",
@@ -227,13 +227,13 @@ class FlightSql:
             (2, schema.serialize().to_pybytes()),
         )
 
-    def _planned(self, call: Call, command: Command) -> tuple[Statement, pa.Schema]:
+    def _planned(self, call: Call, command: FlightCommand) -> tuple[Statement, pa.Schema]:
         if command.text(2) is not None:
             raise NodeFault("NotServedByFlight", "this node has no transactions")
         return self.fetching.planned(call, command.text(1) or "")
 
     def _described(
-        self, call: Call, command: Command, raw: bytes
+        self, call: Call, command: FlightCommand, raw: bytes
     ) -> tuple[pa.Schema | None, bytes]:
         """Return the columns of the result, and the ticket for it."""
         if command.name == "CommandStatementQuery":
@@ -244,7 +244,9 @@ class FlightSql:
             return None, _ticket(read_handle(command.handle()).handle)
         return _schema_of(command), raw
 
-    def _listed(self, call: Call, command: Command) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def _listed(
+        self, call: Call, command: FlightCommand
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         schema = _schema_of(command)
         if command.name in tables.KEYS:
             return schema, iter(())
@@ -259,7 +261,7 @@ class FlightSql:
         return schema, iter([_LISTS[command.name](command)])
 
 
-_LISTS: dict[str, Callable[[Command], pa.RecordBatch]] = {
+_LISTS: dict[str, Callable[[FlightCommand], pa.RecordBatch]] = {
     "CommandGetCatalogs": lambda _: tables.catalogs(),
     "CommandGetDbSchemas": tables.schemas,
     "CommandGetTableTypes": lambda _: tables.table_types(),
@@ -276,7 +278,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
 }
 
 
-def _schema_of(command: Command) -> pa.Schema:
+def _schema_of(command: FlightCommand) -> pa.Schema:
     """Return the columns of the list that a command requests. Raises `NotServedByFlight`."""
     if command.name not in _SCHEMAS:
         raise NodeFault(
@@ -335,7 +337,7 @@ class FlightPort:
         sql: FlightSql,
         bridge: Bridge,
         slots: Slots,
-        observed: Observed,
+        observed: ObservedCall,
     ) -> None:
         """Raises `OSError` if the address is in use, or the certificates are invalid."""
         self._callers, self._sql = callers, sql

@@ -13,14 +13,14 @@ import pyarrow as pa
 import re2
 
 from odf_protocol.arrow_schema import to_arrow
-from odf_protocol.flight_sql import Command
+from odf_protocol.flight_sql import FlightCommand
 from odf_storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
 from ..limits.texts import PATTERN
-from ..query.inputs import Inputs
+from ..query.inputs import QueryInputs
 from .calls import ReaderTypes
 
 CATALOG = "kamu"
@@ -76,14 +76,14 @@ KEYS = {
 
 
 @dataclass(frozen=True)
-class Tables:
+class FlightTables:
     """The datasets of the node as tables, for the threads of calls."""
 
     access: DatasetAccess
-    inputs: Inputs
+    inputs: QueryInputs
 
     def batches(
-        self, actor: Actor, command: Command, reader: ReaderTypes
+        self, actor: Actor, command: FlightCommand, reader: ReaderTypes
     ) -> Iterator[pa.RecordBatch]:
         """Yield the tables that CommandGetTables requests. If the pattern is the name of a dataset,
         only this one is listed. Raises `MalformedCommand`, `TextTooLong`."""
@@ -108,7 +108,7 @@ class Tables:
             if after is None:
                 return
 
-    def primary_keys(self, actor: Actor, command: Command) -> Iterator[pa.RecordBatch]:
+    def primary_keys(self, actor: Actor, command: FlightCommand) -> Iterator[pa.RecordBatch]:
         """Yield the key by which the source of a dataset merges rows: current rows, which a plain
         name means, have one row with each. Raises `MalformedCommand`, `TextTooLong`."""
         entry = self.inputs.named(actor, command.text(3) or "")
@@ -133,7 +133,7 @@ def catalogs() -> pa.RecordBatch:
     return batch_of(CATALOGS, [CATALOG])
 
 
-def schemas(command: Command) -> pa.RecordBatch:
+def schemas(command: FlightCommand) -> pa.RecordBatch:
     return batch_of(SCHEMAS, *([[CATALOG, CATALOG]] if in_catalog(command) else []))
 
 
@@ -141,7 +141,7 @@ def table_types() -> pa.RecordBatch:
     return batch_of(TYPES, [TABLE])
 
 
-def in_catalog(command: Command) -> bool:
+def in_catalog(command: FlightCommand) -> bool:
     """Return whether the catalogue and the schema pattern of a command match those of this node.
     Raises `MalformedCommand`, `TextTooLong`."""
     return command.text(1) in (None, CATALOG) and bool(_like(command.text(2)).fullmatch(CATALOG))

@@ -29,9 +29,9 @@ from odf_protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_protocol.iceberg.deletes import delete_file
 from odf_protocol.iceberg.manifests import (
     DELETE_PATH_ID,
-    Content,
     File,
-    Manifest,
+    FileContent,
+    IcebergManifest,
     Range,
     bound,
     manifest_file,
@@ -53,7 +53,7 @@ from ..history.versions import Versioned
 from ..sharing.names import VIEWS
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """The kind of a file, which determines the numbers in its name."""
 
     METADATA = "table"
@@ -68,8 +68,14 @@ class Kind(StrEnum):
     """The deleted rows of a slice. The numbers are the version, and the version of the slice."""
 
 
-_NUMBERS = {Kind.METADATA: 1, Kind.SNAPSHOT: 1, Kind.DATA: 2, Kind.DELETES: 2, Kind.ROWS: 2}
-_ENDS = {Kind.METADATA: "metadata.json", Kind.ROWS: "parquet"}
+_NUMBERS = {
+    FileKind.METADATA: 1,
+    FileKind.SNAPSHOT: 1,
+    FileKind.DATA: 2,
+    FileKind.DELETES: 2,
+    FileKind.ROWS: 2,
+}
+_ENDS = {FileKind.METADATA: "metadata.json", FileKind.ROWS: "parquet"}
 _AVRO = "avro"
 _NAME = re.compile(
     r"(table|snapshot|data|deletes|rows)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
@@ -91,7 +97,7 @@ def no_such_table_file() -> NotFound:
 class FileName:
     """The parsed name of a file. `identity` is the identity of the table."""
 
-    kind: Kind
+    kind: FileKind
     identity: str
     numbers: tuple[int, ...]
 
@@ -106,7 +112,7 @@ class FileName:
         if match is None:
             raise no_such_table_file()
         numbers = tuple(int(each) for each in match.groups()[2:4] if each is not None)
-        name = cls(Kind(match[1]), match[2], numbers)
+        name = cls(FileKind(match[1]), match[2], numbers)
         if len(numbers) != _NUMBERS[name.kind] or str(name) != text:
             raise no_such_table_file()
         return name
@@ -163,7 +169,7 @@ class IcebergTable:
         """Return the URL of a generated file."""
         return f"{self.location}/iceberg/{name}"
 
-    def name(self, kind: Kind, *numbers: int) -> FileName:
+    def name(self, kind: FileKind, *numbers: int) -> FileName:
         return FileName(kind, self.identity, numbers)
 
     def snapshot(self, number: int) -> Snapshot:
@@ -174,7 +180,7 @@ class IcebergTable:
             parent=None if before is None else snapshot_id(before.block),
             sequence=number + 1,
             made_ms=version.recorded.millis,
-            manifests=self.path(self.name(Kind.SNAPSHOT, number)),
+            manifests=self.path(self.name(FileKind.SNAPSHOT, number)),
             schema=self.schema(number).number,
             block=str(version.block),
             only_adds=self.deleted_as_of(number) != number,
@@ -318,22 +324,22 @@ class MadeFiles:
             self._manifests(number), snapshot=told.id, parent=told.parent, sequence=told.sequence
         )
 
-    def _manifests(self, number: int) -> Iterator[Manifest]:
+    def _manifests(self, number: int) -> Iterator[IcebergManifest]:
         deleted = self.table.deleted_as_of(number)
         for group in range(number // GROUP + 1):
             first = group * GROUP
             count = min(GROUP, number + 1 - first)
-            name = self.table.name(Kind.DATA, group, count)
+            name = self.table.name(FileKind.DATA, group, count)
             files = list(self.table.files(first, count))
-            yield self._manifest(name, Content.DATA, files)
+            yield self._manifest(name, FileContent.DATA, files)
             gone = [] if deleted is None else list(self._deletes(deleted, group))
             if gone:
-                name = self.table.name(Kind.DELETES, deleted or 0, group)
-                yield self._manifest(name, Content.DELETES, gone)
+                name = self.table.name(FileKind.DELETES, deleted or 0, group)
+                yield self._manifest(name, FileContent.DELETES, gone)
 
-    def _manifest(self, name: FileName, content: Content, files: list[File]) -> Manifest:
+    def _manifest(self, name: FileName, content: FileContent, files: list[File]) -> IcebergManifest:
         newest = files[-1]
-        return Manifest(
+        return IcebergManifest(
             path=self.table.path(name),
             size=len(self.get(name).content),
             content=content,
@@ -349,13 +355,13 @@ class MadeFiles:
         if not 0 < count <= GROUP or first + count > self._versions:
             raise no_such_table_file()
         schema = self.table.schema(first + count - 1)
-        return manifest_file(self.table.files(first, count), schema, Content.DATA)
+        return manifest_file(self.table.files(first, count), schema, FileContent.DATA)
 
     def _deleted(self, number: int, group: int) -> bytes:
         files = list(self._deletes(number, group))
         if not files:
             raise no_such_table_file()
-        return manifest_file(files, self.table.schema(number), Content.DELETES)
+        return manifest_file(files, self.table.schema(number), FileContent.DELETES)
 
     def _deletes(self, number: int, group: int) -> Iterator[File]:
         """Yield the delete files of a version, one for each slice of the group with deleted
@@ -366,7 +372,7 @@ class MadeFiles:
             bitmap = self.dead.get(str(version.data.physical_hash))
             if bitmap is None:
                 continue
-            name = self.table.name(Kind.ROWS, number, version.number)
+            name = self.table.name(FileKind.ROWS, number, version.number)
             path = self.table.slice_path(version)
             bound = path.encode()
             yield File(
@@ -394,10 +400,10 @@ class MadeFiles:
         return len(self.table.found.versions)
 
 
-_MAKE: dict[Kind, Callable[..., bytes]] = {
-    Kind.METADATA: MadeFiles._metadata,
-    Kind.SNAPSHOT: MadeFiles._snapshot,
-    Kind.DATA: MadeFiles._data,
-    Kind.DELETES: MadeFiles._deleted,
-    Kind.ROWS: MadeFiles._rows,
+_MAKE: dict[FileKind, Callable[..., bytes]] = {
+    FileKind.METADATA: MadeFiles._metadata,
+    FileKind.SNAPSHOT: MadeFiles._snapshot,
+    FileKind.DATA: MadeFiles._data,
+    FileKind.DELETES: MadeFiles._deleted,
+    FileKind.ROWS: MadeFiles._rows,
 }

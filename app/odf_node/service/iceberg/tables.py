@@ -16,14 +16,14 @@ from ..auth.signed_urls import ACCESS_KEY, VendedKeys
 from ..history.versions import Versioned, VersionReads
 from ..projections.gateway import ServedFile
 from ..sharing.names import VIEWS
-from .table import FileMemory, FileName, IcebergTable, Kind, MadeFiles, no_such_table_file
+from .table import FileKind, FileMemory, FileName, IcebergTable, MadeFiles, no_such_table_file
 
 MAX_SNAPSHOTS = 1_000
 """Newest snapshots that are told with a table of Iceberg."""
 
 REGION = "us-east-1"
 """A region without meaning. Clients without one would look it up on the internet."""
-_LISTS_DELETES = (Kind.SNAPSHOT, Kind.DELETES, Kind.ROWS)
+_LISTS_DELETES = (FileKind.SNAPSHOT, FileKind.DELETES, FileKind.ROWS)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class IcebergTables:
         self._made(table, dead).check()
         most = 1 if only_newest else self.most_snapshots
         told = await to_thread.run_sync(table.metadata, count, most)
-        place = table.path(table.name(Kind.METADATA, count))
+        place = table.path(table.name(FileKind.METADATA, count))
         return {"metadata-location": place, "metadata": told}
 
     async def file(self, entry: DatasetEntry, text: str, caller: str) -> ServedFile:
@@ -109,7 +109,7 @@ class IcebergTables:
         number = name.numbers[0]
         if number >= len(table.found.versions):
             raise no_such_table_file()
-        if name.kind is not Kind.SNAPSHOT and table.deleted_as_of(number) != number:
+        if name.kind is not FileKind.SNAPSHOT and table.deleted_as_of(number) != number:
             raise no_such_table_file()
         return await self._dead(table, number, caller)
 

@@ -29,7 +29,7 @@ from ..http.answers import JsonAnswer, failed_answer
 from ..http.deps import ReadableDep, wired
 from ..limits.shares import caller_of
 from ..read.read import Tables
-from ..read.routes import MAX_ROWS, CountersDep, ReadersDep, Rows, told_of
+from ..read.routes import MAX_ROWS, CountersDep, ReadersDep, StreamedRows, told_of
 from ..readers.messages import Materials
 from ..readers.pool import ReadRefused
 from ..readers.tasks import LookupTask, schema_of
@@ -123,7 +123,7 @@ async def lookup(
     schema = schema_of(task.table.schema)
     if form is not None and schema is not None:
         facts |= {"schema": written(schema, form), "schemaFormat": form.value}
-    return Rows(
+    return StreamedRows(
         found,
         before=b'{"data":',
         behind=b"," + msgspec.json.encode(facts)[1:],

@@ -31,7 +31,7 @@ from odf_storage.stores.objects.layout import HEAD
 from odf_storage.stores.ports.values import DatasetEntry, HeadMoved
 from odf_storage.stores.registers.sealing import SecretKeys
 
-from .notices import Notice, block_notice, reset_notice
+from .notices import NewsNotice, block_notice, reset_notice
 
 BLOCKS_A_PAGE = 200
 MOVES_A_PAGE = 100
@@ -75,7 +75,7 @@ class LogPosition(NamedTuple):
 class Page:
     """The next notices, and the position after them; `is_last` if nothing newer exists yet."""
 
-    notices: Sequence[Notice]
+    notices: Sequence[NewsNotice]
     position: ChainPosition | LogPosition
     is_last: bool
 
@@ -138,7 +138,7 @@ class LogFeed:
         is_partial = position.block is not None
         after = position.number - 1 if is_partial else position.number
         moves = self.moves.moves(after=after, limit=MOVES_A_PAGE)
-        notices: list[Notice] = []
+        notices: list[NewsNotice] = []
         with self.reading() as reader:
             entries = reader.registry.find_all({move.dataset for move in moves})
             for move in moves:
@@ -162,7 +162,7 @@ class LogFeed:
         move: HeadMoved,
         start: Multihash | None,
         room: int,
-    ) -> tuple[list[Notice], LogPosition | None]:
+    ) -> tuple[list[NewsNotice], LogPosition | None]:
         """Return notices of one line of the log, and the position after them if more follow."""
         blocks = reader.blocks.behind(entry.id, start, move.new, limit=room)
         alias, end = self.shown(entry), LogPosition(move.number)

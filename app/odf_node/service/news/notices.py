@@ -20,7 +20,7 @@ KEEP_ALIVE = b": keep\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class NewsNotice:
     """One event, the same for all listeners. `content` is JSON without its last brace."""
 
     event: str
@@ -57,25 +57,25 @@ def block_content(entry: DatasetEntry, alias: str, block: HashedBlock) -> dict[s
     return told
 
 
-def block_notice(entry: DatasetEntry, alias: str, block: HashedBlock, name: str) -> Notice:
+def block_notice(entry: DatasetEntry, alias: str, block: HashedBlock, name: str) -> NewsNotice:
     """Return the notice of a block; `name` is the id of the notice."""
     content = block_content(entry, alias, block)
-    return Notice(BLOCK, name, entry.id, _open(content), data_of(block))
+    return NewsNotice(BLOCK, name, entry.id, _open(content), data_of(block))
 
 
-def reset_notice(entry: DatasetEntry, alias: str, head: Multihash, name: str) -> Notice:
+def reset_notice(entry: DatasetEntry, alias: str, head: Multihash, name: str) -> NewsNotice:
     """Return the notice that the history was rewritten, so earlier notices may be obsolete."""
-    return Notice(RESET, name, entry.id, _open(_of(entry, alias, head)))
+    return NewsNotice(RESET, name, entry.id, _open(_of(entry, alias, head)))
 
 
-def head_notice(entry: DatasetEntry, alias: str, head: Multihash) -> Notice:
+def head_notice(entry: DatasetEntry, alias: str, head: Multihash) -> NewsNotice:
     """Return the notice of a stream's start position, from which a client can reconnect."""
-    return Notice(POSITION, str(head), entry.id, _open(_of(entry, alias, head)))
+    return NewsNotice(POSITION, str(head), entry.id, _open(_of(entry, alias, head)))
 
 
-def log_notice(name: str) -> Notice:
+def log_notice(name: str) -> NewsNotice:
     """Return the notice of the start position in the log of the node; `name` is its id."""
-    return Notice(POSITION, name, None, _open({}))
+    return NewsNotice(POSITION, name, None, _open({}))
 
 
 def data_of(block: HashedBlock) -> DataSlice | None:

@@ -26,8 +26,8 @@ from ..http.parameters import parse_hash
 from ..limits.shares import caller_of
 from .atom import MEDIA_TYPE, AtomFeeds
 from .feeds import ChainPosition, LogPosition
-from .notices import Notice, head_notice, log_notice
-from .streams import EventStream, Listener, Streams, frames
+from .notices import NewsNotice, head_notice, log_notice
+from .streams import EventStream, StreamListener, Streams, frames
 
 MAX_ID_CHARS = 200
 MAX_NAMES_CHARS = 10_000
@@ -53,7 +53,7 @@ async def dataset_events(
 ) -> Response:
     """Send an event `block` for each new block; a client resumes with the id of the last one."""
     known = last_id_header or last_id
-    listener = Listener(actor=actor, dataset=entry.id, rows=rows)
+    listener = StreamListener(actor=actor, dataset=entry.id, rows=rows)
     if known is not None:
         return _stream(request, streams, listener, ChainPosition.parse(entry.id, known))
     head = await run_in_threadpool(stores.refs.head, entry.id)
@@ -79,7 +79,7 @@ async def node_events(
     only = None
     if datasets is not None:
         only = await run_in_threadpool(_named, access, actor, datasets)
-    listener = Listener(actor=actor, dataset=None, only=only, rows=rows)
+    listener = StreamListener(actor=actor, dataset=None, only=only, rows=rows)
     known = last_id_header or last_id
     if known is not None:
         return _stream(request, streams, listener, streams.positions.parse(known))
@@ -101,9 +101,9 @@ def _named(access: DatasetAccess, actor: Actor, names: str) -> frozenset[Dataset
 def _stream(
     request: Request,
     streams: Streams,
-    listener: Listener,
+    listener: StreamListener,
     position: ChainPosition | LogPosition,
-    first: Notice | None = None,
+    first: NewsNotice | None = None,
 ) -> Response:
     """Take a slot and return the stream. Raises `ShareTaken`, `AllTaken`."""
     caller = caller_of(request.scope)

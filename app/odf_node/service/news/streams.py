@@ -35,7 +35,7 @@ from ..readers.pool import Readers, ReadRefused
 from ..readers.tasks import SliceRef, TailTask, schema_data
 from .feeds import ChainFeed, ChainPosition, LogFeed, LogPosition, Page, SealedPositions
 from .head_watch import HeadWatch
-from .notices import KEEP_ALIVE, Notice
+from .notices import KEEP_ALIVE, NewsNotice
 
 EVENTS_MAX_ROW_BYTES = 1 << 20
 """Most bytes these rows may have as JSON."""
@@ -152,7 +152,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listener:
+class StreamListener:
     """One listener: its actor, and the datasets it listens to."""
 
     actor: Actor
@@ -201,9 +201,9 @@ class Streams:
 
 async def frames(
     streams: Streams,
-    listener: Listener,
+    listener: StreamListener,
     position: ChainPosition | LogPosition,
-    first: Notice | None,
+    first: NewsNotice | None,
 ) -> AsyncIterator[bytes]:
     """Yield pieces of the stream after `position`; `first` sends the position to a new client."""
     yield RETRY + first.frame() if first is not None else KEEP_ALIVE
@@ -232,7 +232,7 @@ async def frames(
 
 
 async def _readable(
-    streams: Streams, listener: Listener, page: Page
+    streams: Streams, listener: StreamListener, page: Page
 ) -> frozenset[DatasetId] | None:
     """Return the datasets of the page that the listener may read; None if the stream must end."""
     wanted = (
@@ -248,8 +248,8 @@ async def _readable(
 
 async def _pieces(
     streams: Streams,
-    listener: Listener,
-    notices: Sequence[Notice],
+    listener: StreamListener,
+    notices: Sequence[NewsNotice],
     allowed: frozenset[DatasetId],
 ) -> AsyncIterator[bytes]:
     """Yield the frames of the notices; small frames are joined."""

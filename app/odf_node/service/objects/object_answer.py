@@ -135,7 +135,7 @@ _NOWAIT = getattr(os, "RWF_NOWAIT", None)
 """Linux only; on other systems every read runs in a thread."""
 
 
-class Source(Protocol):
+class AnswerSource(Protocol):
     """The bytes of one object, read by one reader at a time."""
 
     async def read(self, at: int, count: int) -> bytes | bytearray:
@@ -237,7 +237,11 @@ class HashedSource:
     """
 
     def __init__(
-        self, inner: Source, key: ObjectKey, size: int, on_right: Callable[[], None] = lambda: None
+        self,
+        inner: AnswerSource,
+        key: ObjectKey,
+        size: int,
+        on_right: Callable[[], None] = lambda: None,
     ) -> None:
         self._inner, self._key, self._size, self._on_right = inner, key, size, on_right
         self._state = hashlib.sha3_256()

@@ -298,7 +298,7 @@ OFFSET = "upload-offset"
 LENGTH = "upload-length"
 
 
-class Uploads:
+class ObjectUploads:
     """Receives objects, a limited number at a time."""
 
     def __init__(

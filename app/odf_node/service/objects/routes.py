@@ -33,12 +33,12 @@ from . import objects as usecase
 from .object_answer import (
     CHUNK_BYTES,
     SMALL_BYTES,
+    AnswerSource,
     BytesDiffer,
     FileSource,
     HashedSource,
     Headers,
     ObjectAnswer,
-    Source,
     StreamSource,
     answer_for,
 )
@@ -49,8 +49,8 @@ from .objects import (
     UPLOADS,
     AtHand,
     LocalObject,
+    ObjectUploads,
     StoredObject,
-    Uploads,
 )
 
 HASHED_AT_A_TIME = 2
@@ -63,7 +63,7 @@ _REF_HEADERS: Headers = [
 ]
 
 
-class Objects:
+class ObjectRoutes:
     """ASGI applications for the addresses of references and objects."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Objects:
         stores: Stores,
         access: DatasetAccess,
         at_hand: AtHand,
-        uploads: Uploads,
+        uploads: ObjectUploads,
         polls: HeadPolls,
         urls: SignedUrls,
     ) -> None:
@@ -272,7 +272,9 @@ def _answer(kind: ObjectKind, name: str, size: int, scope: Scope, *, public: boo
     return answer_for(kind, name, size, public=public, headers=scope["headers"], is_get=is_get)
 
 
-async def _send_object(answer: ObjectAnswer, source: Source, scope: Scope, send: Send) -> None:
+async def _send_object(
+    answer: ObjectAnswer, source: AnswerSource, scope: Scope, send: Send
+) -> None:
     """Send the pieces; the header is sent only after the first read has succeeded."""
     if not _shows_bytes(answer, scope):
         await _send_whole(answer.status, answer.headers, b"", send)
@@ -289,7 +291,7 @@ def _shows_bytes(answer: ObjectAnswer, scope: Scope) -> bool:
     return scope["method"] != "HEAD" and bool(answer.pieces)
 
 
-async def _send_pieces(answer: ObjectAnswer, source: Source, send: Send) -> None:
+async def _send_pieces(answer: ObjectAnswer, source: AnswerSource, send: Send) -> None:
     started = False
     chunk: bytes | bytearray
     for number, piece in enumerate(answer.pieces, 1):

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from odf_protocol.errors import BadInput, NotFound
 
 from ..auth.actors import Actor
-from ..datasets.listing import Asked
+from ..datasets.listing import ListingRequest
 from ..errors import status_of
 from . import views
 from .home import around_list, asked_of, datasets
@@ -35,7 +35,7 @@ def _account(given: Views, actor: Actor, request: Request) -> Response:
     except BadInput as error:
         told = {"asked": asked, "problem": error.message}
         return page("account", content | told, int(status_of(error)))
-    if not is_own and not listed["total"] and asked == Asked():
+    if not is_own and not listed["total"] and asked == ListingRequest():
         raise NotFound(
             "AccountNotSeen", "There is no such account, or none with a dataset that you may read"
         )

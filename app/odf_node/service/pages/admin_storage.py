@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from odf_storage.datasets.node.overviews import read_gauges
 from odf_storage.stores.ports.accounts import AuditFilter
-from odf_storage.stores.ports.publications import Order, SortBy, Wanted
+from odf_storage.stores.ports.publications import ListOrder, SortBy, WantedOverviews
 
 from ..accounts.audit import shown as audit_shown
 from ..auth.access import require_admin
@@ -32,8 +32,8 @@ UPKEEP = ("fsck", "gc")
 def _storage(given: Views, actor: Actor, request: Request) -> Response:
     require_admin(actor)
     stores, access = given.stores, given.access
-    wanted = Wanted(readable=readable(actor, access.reads))
-    largest = access.overviews.page(wanted, Order(SortBy.BYTES, descending=True), limit=LARGEST)
+    wanted = WantedOverviews(readable=readable(actor, access.reads))
+    largest = access.overviews.page(wanted, ListOrder(SortBy.BYTES, descending=True), limit=LARGEST)
     damages = stores.damages.open(limit=DAMAGES)
     entries = stores.registry.find_all({one.key.dataset for one in damages})
     base = base_of(request)

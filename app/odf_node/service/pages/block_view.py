@@ -39,7 +39,7 @@ MAX_CHARS = 200_000
 CONTEXT = 3
 
 
-class Line(NamedTuple):
+class PageLine(NamedTuple):
     """A line of a difference. `sign` is `+` or `-`, a blank for an unchanged line, or `@` where
     lines were left out."""
 
@@ -71,7 +71,7 @@ def replaced_by(event: Any, older: Iterable[HashedBlock]) -> HashedBlock | None:
     return next((one for one in older if subject_of(one.event) == subject), None)
 
 
-def changes(old: Any, new: Any) -> list[Line] | None:
+def changes(old: Any, new: Any) -> list[PageLine] | None:
     """Return the lines that differ, with context lines; None if the events are too long."""
     before, after = (event_text(each).splitlines() for each in (old, new))
     if max(len(before), len(after)) > MAX_LINES:
@@ -80,11 +80,11 @@ def changes(old: Any, new: Any) -> list[Line] | None:
     return [_line(text) for text in list(found)[2:]]
 
 
-def _line(text: str) -> Line:
+def _line(text: str) -> PageLine:
     if text.startswith("@@"):
-        return Line("@", "")
+        return PageLine("@", "")
     cut = text[1:]
-    return Line(text[0], cut if len(cut) <= MAX_LINE_CHARS else cut[: MAX_LINE_CHARS - 1] + "…")
+    return PageLine(text[0], cut if len(cut) <= MAX_LINE_CHARS else cut[: MAX_LINE_CHARS - 1] + "…")
 
 
 def _readable(value: Any) -> Any:

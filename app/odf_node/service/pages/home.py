@@ -16,7 +16,7 @@ from odf_protocol.errors import BadInput
 from ...client.limits import age_text
 from ..auth.actors import Actor
 from ..datasets.datasets import detailed_summary
-from ..datasets.listing import MAX_SEARCH_CHARS, Asked, question
+from ..datasets.listing import MAX_SEARCH_CHARS, ListingRequest, question
 from ..errors import status_of
 from ..http.deps import base_of
 from ..setting_groups.words import Tenancy
@@ -40,16 +40,18 @@ def _home(given: Views, actor: Actor, request: Request) -> Response:
     return page("home", content | around_list(given) | found)
 
 
-def asked_of(request: Request) -> Asked:
+def asked_of(request: Request) -> ListingRequest:
     """Return the parameters of the address; empty fields of the form count as absent."""
     given = request.query_params
-    return Asked(**{name: given[name] for name in asdict(Asked()) if given.get(name)})
+    return ListingRequest(
+        **{name: given[name] for name in asdict(ListingRequest()) if given.get(name)}
+    )
 
 
 def datasets(
     given: Views,
     actor: Actor,
-    asked: Asked,
+    asked: ListingRequest,
     request: Request,
     path: str,
     *,
@@ -104,7 +106,7 @@ def _turned(order: Any, by: str) -> str | None:
     return "asc" if order.descending else "desc"
 
 
-def _link(address: str, asked: Asked, **more: object) -> str:
+def _link(address: str, asked: ListingRequest, **more: object) -> str:
     said = {name: text for name, text in (asdict(asked) | more).items() if text}
     return f"{address}?{urlencode(said)}" if said else address
 

@@ -15,7 +15,7 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class LoadingWay:
     """One tool, and the lines to run with it."""
 
     tool: str
@@ -30,7 +30,7 @@ _ROWS = "SELECT * FROM read_parquet('{url}/read?format=parquet') LIMIT 10;"
 _TAKEN = """odf-node pull odf+{url} {folder}/
 odf-node verify {folder}/
 odf-node read {folder}/ --limit 10"""
-SHARED = Way(
+SHARED = LoadingWay(
     "Delta Sharing",
     """curl -s -H "Authorization: Bearer $ODF_NODE_TOKEN" {base}delta-sharing/profile > config.share
 python -c "import delta_sharing as d; print(d.load_as_pandas('config.share#{table}'))\"""",
@@ -43,14 +43,14 @@ catalog = load_catalog("odf", type="rest", uri="{base}iceberg"{token})
 _ATTACHED = """ATTACH '' AS odf (TYPE iceberg, ENDPOINT '{base}iceberg', AUTHORIZATION_TYPE 'none');
 SELECT * FROM odf.{quoted} LIMIT 10;"""
 OPEN = (
-    Way(
+    LoadingWay(
         "pandas",
         """import pandas as pd
 
 {name} = pd.read_parquet("{url}/read?format=parquet")""",
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "Polars",
         """import urllib.request
 
@@ -60,8 +60,8 @@ answer = urllib.request.urlopen("{url}/read?format=parquet")
 {name} = pl.read_parquet(answer.read())""",
         FACTS,
     ),
-    Way("DuckDB", _ROWS, FACTS),
-    Way(
+    LoadingWay("DuckDB", _ROWS, FACTS),
+    LoadingWay(
         "Spark",
         """import odf_node
 
@@ -69,35 +69,35 @@ spark.dataSource.register(odf_node.SparkSource)
 {name} = spark.read.format("odf").load("{url}")""",
         HASHED,
     ),
-    Way("R", """{name} <- read.csv("{url}/read?format=csv")""", FACTS),
-    Way(
+    LoadingWay("R", """{name} <- read.csv("{url}/read?format=csv")""", FACTS),
+    LoadingWay(
         "R with arrow",
         """file <- tempfile(fileext = ".parquet")
 download.file("{url}/read?format=parquet", file, mode = "wb", quiet = TRUE)
 {name} <- arrow::read_parquet(file)""",
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "curl",
         """curl -s '{url}/read?format=csv&limit=10'
 curl -s '{url}/read?format=parquet' > {folder}.parquet""",
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "odf-node in Python",
         """import odf_node
 
 {name} = odf_node.open("{url}", verify=True).pandas()""",
         HASHED,
     ),
-    Way("odf-node, a copy", _TAKEN, COPY),
-    Way("Iceberg: pyiceberg", _CATALOGUE.replace("{token}", ""), FACTS),
-    Way("Iceberg: DuckDB", _ATTACHED, FACTS),
+    LoadingWay("odf-node, a copy", _TAKEN, COPY),
+    LoadingWay("Iceberg: pyiceberg", _CATALOGUE.replace("{token}", ""), FACTS),
+    LoadingWay("Iceberg: DuckDB", _ATTACHED, FACTS),
     SHARED,
 )
 """Examples for a dataset that everybody may read."""
 CLOSED = (
-    Way(
+    LoadingWay(
         "pandas",
         """import os
 
@@ -109,7 +109,7 @@ import pandas as pd
 )""",
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "Polars",
         """import os
 import urllib.request
@@ -121,12 +121,12 @@ asked.add_header("Authorization", "Bearer " + os.environ["ODF_NODE_TOKEN"])
 {name} = pl.read_parquet(urllib.request.urlopen(asked).read())""",
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "DuckDB",
         "CREATE SECRET (TYPE http, BEARER_TOKEN '…', SCOPE '{url}/read');\n" + _ROWS,
         "Your token goes where the dots are. " + FACTS,
     ),
-    Way(
+    LoadingWay(
         "Spark",
         """import os
 
@@ -137,7 +137,7 @@ reader = spark.read.format("odf").option("token", os.environ["ODF_NODE_TOKEN"])
 {name} = reader.load("{url}")""",
         HASHED,
     ),
-    Way(
+    LoadingWay(
         "R",
         """asked <- url(
   "{url}/read?format=csv",
@@ -146,7 +146,7 @@ reader = spark.read.format("odf").option("token", os.environ["ODF_NODE_TOKEN"])
 {name} <- read.csv(asked)""",
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "R with arrow",
         """file <- tempfile(fileext = ".parquet")
 token <- paste("Bearer", Sys.getenv("ODF_NODE_TOKEN"))
@@ -157,13 +157,13 @@ download.file(
 {name} <- arrow::read_parquet(file)""",
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "curl",
         """curl -s -H "Authorization: Bearer $ODF_NODE_TOKEN" \\
   '{url}/read?format=csv&limit=10'""",
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "odf-node in Python",
         """import os
 
@@ -173,13 +173,13 @@ token = os.environ["ODF_NODE_TOKEN"]
 {name} = odf_node.open("{url}", token=token, verify=True).pandas()""",
         HASHED,
     ),
-    Way("odf-node, a copy", _TAKEN, COPY),
-    Way(
+    LoadingWay("odf-node, a copy", _TAKEN, COPY),
+    LoadingWay(
         "Iceberg: pyiceberg",
         "import os\n\n" + _CATALOGUE.replace("{token}", """, token=os.environ["ODF_NODE_TOKEN"]"""),
         FACTS,
     ),
-    Way(
+    LoadingWay(
         "Iceberg: DuckDB",
         "CREATE SECRET odf (TYPE iceberg, TOKEN '…');\n"
         + _ATTACHED.replace("AUTHORIZATION_TYPE 'none'", "SECRET odf"),
@@ -190,7 +190,7 @@ token = os.environ["ODF_NODE_TOKEN"]
 """Examples for a dataset that requires a token; the token is in `ODF_NODE_TOKEN`."""
 
 
-def ways(base: str, alias: str, *, is_open: bool) -> list[Way]:
+def ways(base: str, alias: str, *, is_open: bool) -> list[LoadingWay]:
     """Return the examples for a dataset of the node at `base`; with a token unless `is_open`."""
     folder = alias.rpartition("/")[2]
     account, _, name = table_name(alias).split(".")
@@ -204,7 +204,7 @@ def ways(base: str, alias: str, *, is_open: bool) -> list[Way]:
         "quoted": f'"{account}"."{name}"',
     }
     made = OPEN if is_open else CLOSED
-    return [Way(way.tool, way.lines.format(**texts), way.note) for way in made]
+    return [LoadingWay(way.tool, way.lines.format(**texts), way.note) for way in made]
 
 
 def _variable(name: str) -> str:

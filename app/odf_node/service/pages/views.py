@@ -164,7 +164,7 @@ OPERATIONS = ("added", "retracted", "corrected from", "corrected to")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ColumnSample:
     """Rows by offset, column by column, as JSON values; or `problem` if they cannot be read."""
 
     columns: dict[str, list[Any]]
@@ -196,28 +196,28 @@ def sample_size(columns: int) -> int:
 
 def newest(
     views: Views, entry: DatasetEntry, caller: str, *, skip: int, limit: int, changelog: bool
-) -> Sample:
+) -> ColumnSample:
     """Return the `limit` current rows before the newest `skip`, or rows as they were recorded; the
     latter, too, while it is being looked for in many slices whether rows were taken back."""
     most = min(limit, views.tails.max_records)
 
-    async def rows() -> Sample:
+    async def rows() -> ColumnSample:
         takes_back = False if changelog else await views.current.takes_back_soon(entry, caller)
         if not takes_back:
             asked = partial(last_rows, views.tails, views.readers, entry, caller, skip=skip)
             recorded = await asked(limit=most, max_bytes=MAX_BYTES)
-            return Sample(recorded, is_unsure=takes_back is None)
+            return ColumnSample(recorded, is_unsure=takes_back is None)
         table, objects = await to_thread.run_sync(views.tables.of, entry, None, ())
         task = StandingTask(table=table, skip=skip, limit=most, max_bytes=MAX_BYTES)
         answer = await views.readers.answer(task, objects, caller)
         text = b"".join([piece async for piece in answer])
         count, columns = decode_json(text, tuple[int, dict[str, list[Any]]])
-        return Sample(columns, standing=count)
+        return ColumnSample(columns, standing=count)
 
     try:
         return from_thread.run(rows)
     except NodeError as error:
-        return Sample({}, error.message)
+        return ColumnSample({}, error.message)
 
 
 def _operation(value: Any) -> str | None:

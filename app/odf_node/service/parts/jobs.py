@@ -25,7 +25,7 @@ from ..datasets.trial import (
 )
 from ..definitions.authors import Defining
 from ..definitions.variables import NodeVariables
-from ..flight.bridge import Watching
+from ..flight.bridge import CallMetrics
 from ..flight.door import FlightDoor
 from ..history.rewrite import Rewriting
 from ..history.verify import Verifying
@@ -36,7 +36,7 @@ from ..pages.views import MAX_BYTES, PAGE_STATISTICS_CELLS, Profiles, Views
 from ..processes.supervisor import WorkerHealth
 from ..query.background import BackgroundQueries
 from ..query.folders import SliceFiles
-from ..query.inputs import QUERY_MAX_DATASETS, Inputs
+from ..query.inputs import QUERY_MAX_DATASETS, QueryInputs
 from ..query.proofs import SigningKeys, open_signing_keys
 from ..query.query import Queries
 from ..query.verify import Verification
@@ -49,8 +49,8 @@ class QueryParts(ReadParts):
     """Parts for queries: their engine, Flight SQL, background queries, and proofs of answers."""
 
     @cached_property
-    def query_inputs(self) -> Inputs:
-        return Inputs(
+    def query_inputs(self) -> QueryInputs:
+        return QueryInputs(
             stores=self.stores,
             access=self.access,
             outlines=self.outlines,
@@ -100,7 +100,7 @@ class QueryParts(ReadParts):
 
     @cached_property
     def flight(self) -> FlightDoor:
-        told = Watching(self.counters, self.audit_writer, self.clock, self.settings.access_log)
+        told = CallMetrics(self.counters, self.audit_writer, self.clock, self.settings.access_log)
         return FlightDoor(
             self.settings, self.callers, self.queries, self.query_inputs, told, self.random
         )

@@ -11,7 +11,7 @@ from odf_protocol.transfer.bundle import BundleLimits
 from odf_storage.datasets.contents.slice_limits import MAX_SLICE_RATIO, SLICE_CHECK_S, GateLimits
 from odf_storage.datasets.gate.gate import SliceGate
 
-from ..derivatives.follow import FOLLOW_DEBOUNCE_S, Computing, Following
+from ..derivatives.follow import FOLLOW_DEBOUNCE_S, Computing, FollowingInputs
 from ..derivatives.routes import Refreshing
 from ..ingest.posts import REQUEST_KEY_TTL_S, Destinations, Posts, Uploads
 from ..limits.shares import OUTGOING, Outgoing, Slots
@@ -83,8 +83,8 @@ class WriteParts(DefinitionParts):
         )
 
     @cached_property
-    def following(self) -> Following:
-        return Following(
+    def following(self) -> FollowingInputs:
+        return FollowingInputs(
             stores=self.stores,
             everything_is_read=self.access.everything_is_read,
             debounce_s=FOLLOW_DEBOUNCE_S,

@@ -20,7 +20,7 @@ from odf_protocol.multihash import MalformedMultibase
 from odf_protocol.typed import convert
 from odf_storage.datasets.job_payloads import query_job
 from odf_storage.datasets.job_payloads.query_job import QueriedDataset, QueryPayload, QueryReceipt
-from odf_storage.datasets.query.messages import Form, View
+from odf_storage.datasets.query.messages import Form, TableView
 from odf_storage.datasets.query.tables import QueryResults
 from odf_storage.runtime.clock import Clock
 from odf_storage.stores.jobs.sql import JobQueue
@@ -33,7 +33,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..datasets.schema_formats import SchemaFormat, parse_format
 from ..limits.pressure import Pressure
 from ..read.tail import Current
-from .inputs import DatasetPin, Inputs, PinnedDatasetNotFound, Source
+from .inputs import DatasetPin, PinnedDatasetNotFound, QueryInputs, SliceSource
 
 DIALECT = "SqlDataFusion"
 DEFAULT_LIMIT = 100
@@ -72,11 +72,11 @@ class QueryBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class QueryRequest:
     """A checked request with its defaults filled in."""
 
     query: str
-    projection: View
+    projection: TableView
     """What the name of a dataset alone means."""
     form: Form
     include: frozenset[Include]
@@ -89,7 +89,7 @@ class Asked:
     def is_proven(self) -> bool:
         return Include.PROOF in self.include
 
-    def echo(self, pins: Sequence[DatasetPin], projection: View) -> dict[str, Any]:
+    def echo(self, pins: Sequence[DatasetPin], projection: TableView) -> dict[str, Any]:
         """Return the request with its defaults, the datasets from which the rows come, and their
         projection. Without one they are rows of changelogs, as on the reference node."""
         shown: dict[str, Any] = {
@@ -123,9 +123,9 @@ def checked(
     body: QueryBody,
     *,
     form: Form = Form.AOS,
-    projection: View = View.FACTS,
+    projection: TableView = TableView.FACTS,
     max_rows: int,
-) -> Asked:
+) -> QueryRequest:
     """Check a request and add its defaults. `form` is the form without a data format, `projection`
     what the name of a dataset means without one.
 
@@ -158,7 +158,7 @@ def checked(
         )
     pins = tuple(body.datasets or ())
     check_names(pins)
-    return Asked(
+    return QueryRequest(
         query=body.query,
         projection=parsed_projection(body.projection) or projection,
         form=form,
@@ -170,18 +170,18 @@ def checked(
     )
 
 
-def parsed_projection(name: str | None) -> View | None:
+def parsed_projection(name: str | None) -> TableView | None:
     """Return the projection with this name. Raises `InvalidQueryRequest`."""
     try:
-        return None if name is None else View(name.strip().lower())
+        return None if name is None else TableView(name.strip().lower())
     except ValueError:
-        known = ", ".join(View)
+        known = ", ".join(TableView)
         raise InvalidQueryRequest(f"a projection is one of {known}, not {name!r:.60}") from None
 
 
-def projection_echo(projection: View) -> dict[str, str]:
+def projection_echo(projection: TableView) -> dict[str, str]:
     """Return the member of an echo that names the projection; the changelog is not named."""
-    return {} if projection is View.CHANGELOG else {"projection": projection.value}
+    return {} if projection is TableView.CHANGELOG else {"projection": projection.value}
 
 
 def included(name: str) -> Include:
@@ -228,7 +228,7 @@ class BackgroundQuery:
     """A checked request with its defaults filled in."""
 
     query: str
-    projection: View
+    projection: TableView
     form: Form
     pins: tuple[DatasetPin, ...]
     skip: int
@@ -284,7 +284,7 @@ def checked_for_background(body: QueryBody, *, form: Form) -> BackgroundQuery:
     check_names(pins)
     return BackgroundQuery(
         query=body.query,
-        projection=parsed_projection(body.projection) or View.FACTS,
+        projection=parsed_projection(body.projection) or TableView.FACTS,
         form=form,
         pins=pins,
         skip=body.skip,
@@ -297,7 +297,7 @@ class BackgroundQueries:
     """Submits queries as jobs, and reads and removes their results."""
 
     jobs: JobQueue
-    inputs: Inputs
+    inputs: QueryInputs
     current: Current
     access: DatasetAccess
     pressure: Pressure
@@ -340,12 +340,12 @@ class BackgroundQueries:
         )
         return self.jobs.submit(query_job.spec_of(payload, account))
 
-    def _plain(self, asked: BackgroundQuery, source: Source, caller: str) -> View:
+    def _plain(self, asked: BackgroundQuery, source: SliceSource, caller: str) -> TableView:
         """Return what the name of the dataset means; the changelog if that has the same rows."""
-        if asked.projection is not View.FACTS:
+        if asked.projection is not TableView.FACTS:
             return asked.projection
         changed = from_thread.run(self.current.takes_back, source.id, source.outline, caller)
-        return View.FACTS if changed else View.CHANGELOG
+        return TableView.FACTS if changed else TableView.CHANGELOG
 
     def rows(self, actor: Actor, job: Job) -> tuple[QueryReceipt, BinaryIO]:
         """Return the receipt and the rows of a job of the actor.

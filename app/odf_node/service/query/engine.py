@@ -40,10 +40,10 @@ from odf_storage.datasets.query.messages import (
     PIECE,
     PLANNED,
     QUESTION,
-    End,
     Planned,
+    QueryEnd,
     Question,
-    Wanted,
+    WantedIndex,
     Why,
     encoded,
     frame,
@@ -70,7 +70,7 @@ def is_installed() -> bool:
     return find_spec("datafusion") is not None
 
 
-class Spawner:
+class QuerySpawner:
     """The one forking program of a service."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ the system ends a process when the machine is out of memory."""
 
 MAX_INDEX_FILES = 10_000
 """Limit of index files that a process may request."""
-OpenIndex = Callable[[Wanted], BinaryIO | None]
+OpenIndex = Callable[[WantedIndex], BinaryIO | None]
 
 
 class InvalidQuery(BadInput):
@@ -191,7 +191,7 @@ class Process:
         for _ in range(MAX_INDEX_FILES):
             if kind != INDEX:
                 break
-            await self._hand_over(decode_json(content, Wanted), open_index)
+            await self._hand_over(decode_json(content, WantedIndex), open_index)
             kind, content = await self._frame()
         if kind != PLANNED:
             self._raise(kind, content)
@@ -222,7 +222,7 @@ class Process:
             self._link.close()
             os.close(self._told)
 
-    async def _hand_over(self, wanted: Wanted, open_index: OpenIndex) -> None:
+    async def _hand_over(self, wanted: WantedIndex, open_index: OpenIndex) -> None:
         file = await to_thread.run_sync(open_index, wanted, limiter=self._threads)
         if file is None:
             await self._say(frame(INDEX))
@@ -239,7 +239,7 @@ class Process:
             raise NodeFault(
                 "QueryEngineBroken", "the process of a query says what is not its turn to say"
             )
-        end, limits = decode_json(content, End), self._question.limits
+        end, limits = decode_json(content, QueryEnd), self._question.limits
         match end.why:
             case None:
                 return
@@ -304,7 +304,7 @@ class Process:
         )
 
 
-def born(spawner: Spawner) -> tuple[socket.socket, int, int]:
+def born(spawner: QuerySpawner) -> tuple[socket.socket, int, int]:
     """Start a process. Return a connection to it, a pipe that reports its end, and its handle.
 
     May block until the engine is loaded. Raises `QueryProcessGone`.

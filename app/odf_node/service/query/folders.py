@@ -31,7 +31,7 @@ from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ..auth.actors import Actor
 from ..readers.messages import Materials
-from .inputs import DatasetPin, Source, views_by_alias
+from .inputs import DatasetPin, SliceSource, views_by_alias
 
 
 class FolderInputs:
@@ -41,7 +41,7 @@ class FolderInputs:
         self._folders, self._at = folders, at
         self._by_id: dict[DatasetId, FolderObjects] = {}
 
-    def sources(self, _actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
+    def sources(self, _actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[SliceSource]:
         """Return the folders that the query names.
 
         Raises `PinsOfFolders`, and the errors of reading a chain.
@@ -53,7 +53,7 @@ class FolderInputs:
             if (folder := self._folders.get(alias.lower())) is not None:
                 dataset, outline = self._looked_at(folder)
                 found.append(
-                    Source(alias=alias, views=frozenset(views), id=dataset, outline=outline)
+                    SliceSource(alias=alias, views=frozenset(views), id=dataset, outline=outline)
                 )
         return found
 

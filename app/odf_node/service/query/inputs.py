@@ -28,7 +28,7 @@ from odf_storage.datasets.kartothek.index_place import IndexRef
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.pruning.learned import Bounds, LearnedBounds
-from odf_storage.datasets.query.messages import View, with_own_names
+from odf_storage.datasets.query.messages import TableView, with_own_names
 from odf_storage.datasets.query.tables import schema_of
 from odf_storage.datasets.read.view import Outline
 from odf_storage.stores.ports.errors import BlockNotFound
@@ -82,11 +82,11 @@ class PinnedBlockNotFound(NotFound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SliceSource:
     """A dataset as of a block, under a name in the query."""
 
     alias: str
-    views: frozenset[View]
+    views: frozenset[TableView]
     """Views that the text names after `@`."""
     id: DatasetId
     outline: Outline
@@ -101,7 +101,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class QueryInputs:
     """Finds the datasets that a query names."""
 
     stores: Stores
@@ -111,7 +111,7 @@ class Inputs:
     max_datasets: int
     longest: TextLimit
 
-    def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
+    def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[SliceSource]:
         """Return the datasets that the query may use.
 
         Raises:
@@ -126,7 +126,7 @@ class Inputs:
                 "TooManyTables", f"a query has {MAX_NAMES} names at most", limit=MAX_NAMES
             )
         by_alias = {pin.alias: self._pinned(actor, pin) for pin in pins}
-        found: list[Source] = []
+        found: list[SliceSource] = []
         for alias, views in asked.items():
             source = by_alias.get(alias) or self._newest(actor, alias)
             if source is None:
@@ -140,7 +140,7 @@ class Inputs:
                 )
             outline, index = self._outline(entry, at)
             found.append(
-                Source(
+                SliceSource(
                     alias=alias,
                     views=frozenset(views),
                     id=entry.id,
@@ -233,15 +233,15 @@ class Inputs:
             raise PinnedBlockNotFound(str(entry.id), str(at)) from None
 
 
-def views_by_alias(query: str) -> dict[str, set[View]]:
+def views_by_alias(query: str) -> dict[str, set[TableView]]:
     """Return the names that may be tables, with the views that the text names of each."""
-    found: dict[str, set[View]] = {}
+    found: dict[str, set[TableView]] = {}
     for name in _names(with_own_names(query)):
         alias, at, view = name.partition("@")
         if not at:
             found.setdefault(alias, set())
-        elif view in set(View):
-            found.setdefault(alias, set()).add(View(view))
+        elif view in set(TableView):
+            found.setdefault(alias, set()).add(TableView(view))
     return found
 
 

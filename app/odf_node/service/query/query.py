@@ -29,7 +29,14 @@ from odf_protocol.errors import LimitExceeded, NodeFault
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.query.messages import Planned, QueryLimits, Question, Table, View, Wanted
+from odf_storage.datasets.query.messages import (
+    Planned,
+    QueryLimits,
+    QueryTable,
+    Question,
+    TableView,
+    WantedIndex,
+)
 from odf_storage.datasets.query.tables import link, make_folders, table_of
 from odf_storage.datasets.read.view import Outline
 from odf_storage.runtime.processes import own_folder, remove_dead
@@ -40,9 +47,9 @@ from ..limits.shares import RETRY_AFTER_S, AllTaken, Turn, Turns
 from ..observe.metrics import Counters
 from ..readers.pool import with_descriptor
 from ..settings import Settings
-from .background import Asked
-from .engine import InvalidQuery, Process, Spawner, born, is_installed, with_near_names
-from .inputs import DatasetPin, Source
+from .background import QueryRequest
+from .engine import InvalidQuery, Process, QuerySpawner, born, is_installed, with_near_names
+from .inputs import DatasetPin, SliceSource
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - each folder in it has a random name
 RUN, QUERY = "odf-queries-", "query-"
@@ -98,13 +105,15 @@ QUERY_DEPTH = 100
 QUERY_TERMS = 3_000
 """Most operators, clauses and brackets in a query."""
 
-_SHOWN = [View.CHANGELOG, View.FACTS, View.STATE]
+_SHOWN = [TableView.CHANGELOG, TableView.FACTS, TableView.STATE]
 
 
 class Inputs(Protocol):
     """Port that finds the datasets of queries: in this node, or in folders."""
 
-    def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin], /) -> list[Source]: ...
+    def sources(
+        self, actor: Actor, query: str, pins: Sequence[DatasetPin], /
+    ) -> list[SliceSource]: ...
     def names(self, actor: Actor, /) -> list[str]: ...
     def renamed(self, actor: Actor, alias: str, /) -> str | None: ...
 
@@ -124,12 +133,12 @@ class Current(Protocol):
 
 
 @dataclass
-class Rows:
+class QueryRows:
     """An answer that has begun: all checks have passed. Iterate it, then close it."""
 
     schema: DataSchema
     pins: list[DatasetPin]
-    projection: View
+    projection: TableView
     """What the names of these datasets alone mean; the changelog if that has the same rows."""
     scanned: int
     """Number of slices that the query opens, over all datasets."""
@@ -164,7 +173,7 @@ class Queries:
     files: Slices
     current: Current
     counters: Counters = field(default_factory=Counters)
-    spawner: Spawner = field(default_factory=Spawner)
+    spawner: QuerySpawner = field(default_factory=QuerySpawner)
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -184,7 +193,7 @@ class Queries:
             self.spawner.start()
         self._folders.remove_dead()
 
-    async def begin(self, actor: Actor, caller: str, asked: Asked) -> Rows:
+    async def begin(self, actor: Actor, caller: str, asked: QueryRequest) -> QueryRows:
         """Run a query until its first rows are computed, and return its rows.
 
         Raises:
@@ -221,7 +230,7 @@ class Queries:
         scanned = sum(len(slices) for slices in planned.used.values())
         total = sum(len(sources[at].outline.slices) for at in planned.used)
         self.counters.filtered(scanned, total)
-        return Rows(
+        return QueryRows(
             schema=from_data(planned.schema, DataSchema),
             pins=pins,
             projection=max((plain[at] for at in planned.used), key=_SHOWN.index, default=_SHOWN[0]),
@@ -254,10 +263,10 @@ class Queries:
         self,
         actor: Actor,
         caller: str,
-        asked: Asked,
+        asked: QueryRequest,
         end: _End,
         loop: asyncio.AbstractEventLoop,
-    ) -> tuple[list[Source], list[View], Path, Process]:
+    ) -> tuple[list[SliceSource], list[TableView], Path, Process]:
         """Find the datasets and what their names mean, make the folders and start the process;
         `end` will release them.
 
@@ -269,7 +278,7 @@ class Queries:
             end.hold(partial(shutil.rmtree, each, ignore_errors=True))
         make_folders(links, len(sources))
         changed = [
-            View.FACTS in {asked.projection, *source.views}
+            TableView.FACTS in {asked.projection, *source.views}
             and from_thread.run(self.current.takes_back, source.id, source.outline, caller)
             for source in sources
         ]
@@ -286,8 +295,8 @@ class Queries:
 
     def _question(
         self,
-        asked: Asked,
-        sources: Sequence[Source],
+        asked: QueryRequest,
+        sources: Sequence[SliceSource],
         changed: Sequence[bool],
         scratch: Path,
         links: Path,
@@ -320,7 +329,7 @@ class Queries:
             confinement=settings.query_confinement,
         )
 
-    def _table(self, source: Source, plain: View, *, takes_back: bool) -> Table:
+    def _table(self, source: SliceSource, plain: TableView, *, takes_back: bool) -> QueryTable:
         outline = source.outline
         some = outline.slices[0][0].physical_hash if outline.slices else None
         return table_of(
@@ -334,7 +343,7 @@ class Queries:
             index=source.index,
         )
 
-    def _index_file(self, sources: Sequence[Source], wanted: Wanted) -> BinaryIO | None:
+    def _index_file(self, sources: Sequence[SliceSource], wanted: WantedIndex) -> BinaryIO | None:
         """Open an index file for the process. Call in a thread. Raises `QueryEngineBroken`."""
         if not 0 <= wanted.table < len(sources) or sources[wanted.table].index is None:
             raise NodeFault(
@@ -343,7 +352,7 @@ class Queries:
         found = self.files.open_index(sources[wanted.table].id, wanted.key)
         return None if found is None else with_descriptor(found)
 
-    def _link(self, links: Path, sources: Sequence[Source], planned: Planned) -> None:
+    def _link(self, links: Path, sources: Sequence[SliceSource], planned: Planned) -> None:
         """Link the slices that the plan uses; refuse any slice that the question did not name.
 
         Call this in a thread.

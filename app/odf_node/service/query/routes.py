@@ -35,9 +35,9 @@ from ..limits.shares import caller_of
 from .background import (
     DIALECT,
     IN_JSON,
-    Asked,
     BackgroundQueries,
     QueryBody,
+    QueryRequest,
     checked,
     checked_for_background,
     parse_body,
@@ -209,7 +209,7 @@ async def published(keys: KeysDep) -> Response:
 
 
 async def _answered(
-    request: Request, queries: Queries, keys: SigningKeys, actor: Any, asked: Asked
+    request: Request, queries: Queries, keys: SigningKeys, actor: Any, asked: QueryRequest
 ) -> Response:
     caller = caller_of(request.scope)
     if asked.form in IN_JSON:

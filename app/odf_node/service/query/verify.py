@@ -24,17 +24,24 @@ from odf_protocol.commitments import (
 from odf_protocol.errors import BadInput
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import convert
-from odf_storage.datasets.query.messages import Form, View
+from odf_storage.datasets.query.messages import Form, TableView
 from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 
 from ..auth.actors import Actor
 from ..datasets.schema_formats import written
 from ..http.answers import JsonAnswer, StreamedAnswer
 from ..read.routes import SLICES
-from .background import Asked, Include, InvalidQueryRequest, UnknownField, checked, parse_body
+from .background import (
+    Include,
+    InvalidQueryRequest,
+    QueryRequest,
+    UnknownField,
+    checked,
+    parse_body,
+)
 from .inputs import PinnedBlockNotFound, PinnedDatasetNotFound
 from .proofs import SigningKeys, output_hash, signing_not_enabled
-from .query import Queries, Rows
+from .query import Queries, QueryRows
 
 FILE_PIECE_BYTES = 1 << 18
 INPUTS = "odf-inputs"
@@ -43,7 +50,7 @@ field `datasets`."""
 
 
 async def document(
-    queries: Queries, keys: SigningKeys, actor: Actor, caller: str, asked: Asked
+    queries: Queries, keys: SigningKeys, actor: Actor, caller: str, asked: QueryRequest
 ) -> Response:
     """Return the whole answer as JSON.
 
@@ -63,7 +70,7 @@ async def document(
 
 
 async def proven_output(
-    queries: Queries, actor: Actor, caller: str, asked: Asked
+    queries: Queries, actor: Actor, caller: str, asked: QueryRequest
 ) -> tuple[dict[TextForm, Multihash], bool]:
     """Return the hash of an output in each form of text, and whether it depends on the order in
     which floats are added. Raises the same errors as `Queries.begin`."""
@@ -72,8 +79,8 @@ async def proven_output(
 
 
 async def gathered(
-    queries: Queries, actor: Actor, caller: str, asked: Asked
-) -> tuple[Rows, bytes, dict[str, Any]]:
+    queries: Queries, actor: Actor, caller: str, asked: QueryRequest
+) -> tuple[QueryRows, bytes, dict[str, Any]]:
     """Run a query to its end. Return its rows object, all rows as JSON, and the other members of
     the
     output."""
@@ -94,7 +101,7 @@ async def gathered(
 class RowsAlone(StreamedAnswer):
     """Streams rows in a file format, as the process computes them."""
 
-    def __init__(self, rows: Rows, form: Form) -> None:
+    def __init__(self, rows: QueryRows, form: Form) -> None:
         pins = msgspec.json.encode(rows.pins).decode()
         media_type = MEDIA_TYPES[Format(form.value)]
         super().__init__(
@@ -118,12 +125,12 @@ class FileRows(StreamedAnswer):
         self._file.close()
 
 
-def opened_of(rows: Rows) -> dict[str, str]:
+def opened_of(rows: QueryRows) -> dict[str, str]:
     """Return the header with the number of opened slices and of all slices."""
     return {SLICES: f"{rows.scanned}/{rows.total}"}
 
 
-async def _pieces(rows: Rows) -> AsyncIterator[bytes]:
+async def _pieces(rows: QueryRows) -> AsyncIterator[bytes]:
     async for piece in rows:
         yield piece
 
@@ -179,7 +186,7 @@ class Verification:
             # An answer that names no projection is of changelogs, whoever signed it.
             asked = checked(
                 parse_body(told.input),
-                projection=View.CHANGELOG,
+                projection=TableView.CHANGELOG,
                 max_rows=self.queries.settings.query_max_rows,
             )
         except (UnknownField, InvalidQueryRequest) as bad:

@@ -25,8 +25,8 @@ from .outlines import Outlines
 
 if TYPE_CHECKING:
     from odf_storage.datasets.node.stores import Stores
-    from odf_storage.datasets.read.read import Asked
-    from odf_storage.datasets.read.scan import Known
+    from odf_storage.datasets.read.read import RowsRequest
+    from odf_storage.datasets.read.scan import KnownBounds
     from odf_storage.datasets.read.view import View
     from odf_storage.stores.ports.values import DatasetEntry
 
@@ -54,10 +54,10 @@ class ReadRequest:
         """Return the block if `as_at` names one. Raises `InvalidTime`."""
         return None if self.as_at is None else _known(self.as_at)[1]
 
-    def asked(self) -> Asked:
+    def asked(self) -> RowsRequest:
         """Parse the request. Raises `InvalidTime`, `InvalidProjection`, `MalformedFilter`."""
-        from odf_storage.datasets.read.read import Asked
-        from odf_storage.datasets.read.rows import Cut, Projection
+        from odf_storage.datasets.read.read import RowsRequest
+        from odf_storage.datasets.read.rows import Projection, RowCut
 
         try:
             projection = Projection(self._projection)
@@ -67,12 +67,12 @@ class ReadRequest:
                 "InvalidProjection",
                 f"a projection is one of {known}, not {str(self.projection)[:50]!r}",
             ) from None
-        cut = Cut(
+        cut = RowCut(
             system_time=None if self.as_at is None else _known(self.as_at)[0],
             event_time=None if self.as_of is None else _time(self.as_of, "as of"),
         )
         names = None if self.columns is None else tuple(self.columns.split(","))
-        return Asked(
+        return RowsRequest(
             projection=projection,
             cut=cut,
             columns=names,
@@ -122,7 +122,7 @@ def _time(text: str, name: str) -> Instant:
 class Reading:
     """Rows as bytes, whose first piece is already encoded. Close it, or read it to its end."""
 
-    def __init__(self, view: View, request: ReadRequest, known: Known | None = None) -> None:
+    def __init__(self, view: View, request: ReadRequest, known: KnownBounds | None = None) -> None:
         """Begin to read. Facts about slices in `known` save opening some of them."""
         from odf_storage.datasets.read.read import narrowed_for, rows_of
         from odf_storage.datasets.read.scan import NOTHING_KNOWN

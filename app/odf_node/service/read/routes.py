@@ -20,17 +20,17 @@ from ..http.answers import StreamedAnswer, failed_answer
 from ..http.deps import ReadableDep, SettingsDep, wired
 from ..limits.shares import caller_of
 from ..observe.metrics import Counters
-from ..readers.pool import Answer, Readers, ReadRefused
+from ..readers.pool import ReaderAnswer, Readers, ReadRefused
 from ..readers.tasks import TableRef
 from .read import ReadRequest, Tables, read_task
 from .tail import Current
 
 
-class Rows(StreamedAnswer):
+class StreamedRows(StreamedAnswer):
     """Streams the bytes of a reader, between given bytes."""
 
     def __init__(
-        self, answer: Answer, *, before: bytes = b"", behind: bytes = b"", **more: Any
+        self, answer: ReaderAnswer, *, before: bytes = b"", behind: bytes = b"", **more: Any
     ) -> None:
         super().__init__(_joined(before, answer, behind), **more)
         self._answer = answer
@@ -42,7 +42,7 @@ class Rows(StreamedAnswer):
         self._answer.close()
 
 
-async def _joined(before: bytes, answer: Answer, behind: bytes) -> AsyncIterator[bytes]:
+async def _joined(before: bytes, answer: ReaderAnswer, behind: bytes) -> AsyncIterator[bytes]:
     if before:
         yield before
     async for piece in answer:
@@ -100,10 +100,12 @@ async def read(
         return failed_answer(refused.failed)
     if filters and found.opened is not None:
         counters.filtered(found.opened.scanned, found.opened.total)
-    return Rows(found, headers=told_of(task.table, found), media_type=MEDIA_TYPES[asked.format()])
+    return StreamedRows(
+        found, headers=told_of(task.table, found), media_type=MEDIA_TYPES[asked.format()]
+    )
 
 
-def told_of(table: TableRef, answer: Answer) -> dict[str, str]:
+def told_of(table: TableRef, answer: ReaderAnswer) -> dict[str, str]:
     """Return the response headers about a read."""
     opened = answer.opened
     slices = {} if opened is None else {SLICES: f"{opened.scanned}/{opened.total}"}

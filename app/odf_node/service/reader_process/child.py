@@ -20,8 +20,8 @@ from odf_storage.stores.ports.values import Failed
 
 from ..readers.messages import (
     PIECE_BYTES,
-    Kind,
-    Opened,
+    FrameKind,
+    OpenedSlices,
     failed_frame,
     frame,
     learned_frame,
@@ -55,7 +55,7 @@ def _answer(order: Order, wire: Wire) -> Iterator[bytes]:
                 continue
             view = memoryview(piece)
             for at in range(0, len(view), PIECE_BYTES):
-                yield frame(Kind.PIECE, view[at : at + PIECE_BYTES])
+                yield frame(FrameKind.PIECE, view[at : at + PIECE_BYTES])
     except MemoryError:  # Arrow's as well
         yield failed_frame(
             Failed.of(
@@ -76,12 +76,12 @@ def _answer(order: Order, wire: Wire) -> Iterator[bytes]:
         _log.exception("a reader crashed")
         yield failed_frame(Failed("Internal", ""))
     else:
-        yield frame(Kind.END)
+        yield frame(FrameKind.END)
 
 
 _TOLD: dict[type[Any], Callable[[Any], bytes]] = {
-    int: lambda size: frame(Kind.SIZE, struct.pack("!Q", size)),
-    Opened: slices_frame,
+    int: lambda size: frame(FrameKind.SIZE, struct.pack("!Q", size)),
+    OpenedSlices: slices_frame,
     list: learned_frame,
 }
 """Makers of frames about an answer, by type of the value; other values are bytes of the answer."""

@@ -22,14 +22,14 @@ from ..readers.messages import (
     HEAD,
     INDEX_FILE,
     MAX_FILES,
-    Kind,
+    FrameKind,
     Need,
     frame,
     head_of,
     needs,
     windows,
 )
-from ..readers.tasks import Limits, Order, read_order
+from ..readers.tasks import Order, ReaderLimits, read_order
 
 PAGE_BYTES = resource.getpagesize()
 GRACE_S = 5.0
@@ -41,12 +41,12 @@ class Wire:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
-        self._limits: Limits | None = None
+        self._limits: ReaderLimits | None = None
 
     def order(self) -> Order:
         """Receive the order, and apply its limits."""
         kind, length = head_of(self._exactly(HEAD.size))
-        assert kind is Kind.TASK  # noqa: S101 - the service is not input
+        assert kind is FrameKind.TASK  # noqa: S101 - the service is not input
         order = read_order(self._exactly(length))
         self._limits = order.limits
         _limit_memory(order.limits.memory_bytes)
@@ -85,7 +85,7 @@ class Wire:
 
     def _ask(self, wanted: list[Need]) -> None:
         if wanted:
-            self.say(frame(Kind.NEED, needs(wanted)))
+            self.say(frame(FrameKind.NEED, needs(wanted)))
 
     def _files(self) -> Sequence[BinaryIO]:
         """Receive the files that were asked for first; none if the service has none."""
@@ -100,7 +100,7 @@ class Wire:
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
         """Have the service check that the objects exist; it ends this process if not."""
         asked = [Need(kind.value, str(name), size) for name, size in wanted]
-        self.say(frame(Kind.REQUIRE, needs(asked)))
+        self.say(frame(FrameKind.REQUIRE, needs(asked)))
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._exactly(HEAD.size)
         self._work_on()

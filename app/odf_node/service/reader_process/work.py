@@ -43,7 +43,7 @@ from odf_storage.datasets.read.rows import (
     live_by_key,
     live_facts,
 )
-from odf_storage.datasets.read.scan import Known, Narrowed, SliceScan, check_columns, narrowed
+from odf_storage.datasets.read.scan import KnownBounds, Narrowed, SliceScan, check_columns, narrowed
 from odf_storage.datasets.read.view import View
 from odf_storage.stores.ports.values import ObjectKind
 
@@ -52,7 +52,7 @@ from ...proposal.proposal import propose
 from ...proposal.sample import sample_of_stream
 from ...proposal.wire import written
 from ..read.read import Reading, ReadRequest
-from ..readers.messages import Opened
+from ..readers.messages import OpenedSlices
 from ..readers.tasks import (
     MAX_ANSWER,
     MAX_TEXT_BYTES,
@@ -131,7 +131,7 @@ def looked_up(
     state: bool,
     limit: int,
     max_bytes: int,
-    known: Known,
+    known: KnownBounds,
 ) -> tuple[pa.Table, Narrowed]:
     """Return the first `limit` rows that satisfy all filters, and which slices were opened.
 
@@ -182,7 +182,7 @@ def _first(
 
 LEARNED_AT_ONCE = 1000
 """Limit of bounds in one frame; each takes some hundred bytes."""
-Told = bytes | int | Opened | list[Learned]
+Told = bytes | int | OpenedSlices | list[Learned]
 
 _JSON = msgspec.json.Encoder(enc_hook=str)
 
@@ -233,7 +233,7 @@ def _read(task: ReadTask, objects: Wire) -> Iterator[Told]:
     reading = Reading(
         _view(task.table, objects), ReadRequest(**task.request), _known(task.table, objects)
     )
-    yield Opened(reading.narrow.scanned, reading.narrow.total)
+    yield OpenedSlices(reading.narrow.scanned, reading.narrow.total)
     sent = 0
     for chunk in reading:
         sent += len(chunk)
@@ -266,7 +266,7 @@ def _lookup(task: LookupTask, objects: Wire) -> Iterator[Told]:
         max_bytes=task.max_bytes,
         known=_known(task.table, objects),
     )
-    yield Opened(narrow.scanned, narrow.total)
+    yield OpenedSlices(narrow.scanned, narrow.total)
     text = _JSON.encode(shaped(table, DataFormat(task.shape)))
     if len(text) > task.max_bytes:
         raise answer_too_long(task.max_bytes)
@@ -335,13 +335,13 @@ def _view(table: TableRef, objects: Wire) -> View:
     )
 
 
-def _known(table: TableRef, objects: Wire) -> Known:
+def _known(table: TableRef, objects: Wire) -> KnownBounds:
     """Return the learned bounds, and the node's index if it is of the same history."""
     schema = schema_of(table.schema)
     if schema is None:
-        return Known(bounds=table.bounds, indices=[])
+        return KnownBounds(bounds=table.bounds, indices=[])
     indices = own_slice_indices(objects.open_index, table.index, to_arrow(schema))
-    return Known(bounds=table.bounds, indices=indices)
+    return KnownBounds(bounds=table.bounds, indices=indices)
 
 
 def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:

@@ -35,7 +35,7 @@ PIECE_BYTES = 256 * 1024
 """Limit of bytes of an answer in one frame."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Kind of a frame. The service sends `TASK`, `FILE`, `ABSENT`; the reader sends the others."""
 
     TASK = 1
@@ -70,22 +70,22 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
         return ObjectKind(self.kind), Multihash.parse(self.hash)
 
 
-class Opened(msgspec.Struct, frozen=True, array_like=True):
+class OpenedSlices(msgspec.Struct, frozen=True, array_like=True):
     """Numbers of opened and of all slices; sent before the first byte of the answer."""
 
     scanned: int
     total: int
 
 
-def frame(kind: Kind, content: bytes | memoryview = b"") -> bytes:
+def frame(kind: FrameKind, content: bytes | memoryview = b"") -> bytes:
     return HEAD.pack(kind, len(content)) + content
 
 
-def head_of(raw: bytes) -> tuple[Kind, int]:
+def head_of(raw: bytes) -> tuple[FrameKind, int]:
     """Return kind and length of a frame from its header. Raises `ReaderBrokeProtocol`."""
     number, length = HEAD.unpack(raw)
     try:
-        kind = Kind(number)
+        kind = FrameKind(number)
     except ValueError:
         raise NodeError("ReaderBrokeProtocol", f"there is no frame of kind {number}") from None
     if length > MAX_FRAME_BYTES:
@@ -115,17 +115,17 @@ def windows(wanted: Iterable[Need]) -> Iterator[list[Need]]:
         yield window
 
 
-def slices_frame(opened: Opened) -> bytes:
-    return frame(Kind.SLICES, msgspec.json.encode(opened))
+def slices_frame(opened: OpenedSlices) -> bytes:
+    return frame(FrameKind.SLICES, msgspec.json.encode(opened))
 
 
-def read_slices(raw: bytes) -> Opened:
-    return decode_json(raw, Opened)
+def read_slices(raw: bytes) -> OpenedSlices:
+    return decode_json(raw, OpenedSlices)
 
 
 def learned_frame(learned: list[Learned]) -> bytes:
     """Return a frame with bounds of slices that the reader has found."""
-    return frame(Kind.LEARNED, msgspec.json.encode(learned))
+    return frame(FrameKind.LEARNED, msgspec.json.encode(learned))
 
 
 def read_learned(raw: bytes) -> list[Learned]:
@@ -134,7 +134,7 @@ def read_learned(raw: bytes) -> list[Learned]:
 
 def failed_frame(failed: Failed) -> bytes:
     told = [failed.error, failed.message, failed.facts, failed.branch]
-    return frame(Kind.FAILED, msgspec.json.encode(told, enc_hook=str))
+    return frame(FrameKind.FAILED, msgspec.json.encode(told, enc_hook=str))
 
 
 def read_failed(raw: bytes) -> Failed:

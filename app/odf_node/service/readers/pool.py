@@ -41,9 +41,9 @@ from .messages import (
     HEAD,
     INDEX_FILE,
     MAX_FILES,
-    Kind,
+    FrameKind,
     Need,
-    Opened,
+    OpenedSlices,
     frame,
     head_of,
     read_failed,
@@ -51,7 +51,16 @@ from .messages import (
     read_needs,
     read_slices,
 )
-from .tasks import TEXT_S, ColumnsTask, Limits, LookTask, MarkdownTask, Order, Task, write_order
+from .tasks import (
+    TEXT_S,
+    ColumnsTask,
+    LookTask,
+    MarkdownTask,
+    Order,
+    ReaderLimits,
+    Task,
+    write_order,
+)
 
 
 def with_descriptor(stream: BinaryIO) -> BinaryIO:
@@ -130,7 +139,7 @@ class ReadTooSlow(NodeError):
         )
 
 
-class Objects(Protocol):
+class ReaderObjects(Protocol):
     """Port that opens the objects of a dataset. The methods are called in threads."""
 
     def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
@@ -160,12 +169,12 @@ class Readers:
         }
         self._settings = settings
         memory_bytes, silent_s = settings.reader_memory_bytes, settings.reader_silent_s
-        self._limits = Limits(memory_bytes=memory_bytes, silent_s=silent_s)
-        self._of_texts = Limits(memory_bytes=memory_bytes, silent_s=min(silent_s, TEXT_S))
-        self._of_looks = Limits(memory_bytes=memory_bytes, silent_s=PUBLISH_LOOK_S)
+        self._limits = ReaderLimits(memory_bytes=memory_bytes, silent_s=silent_s)
+        self._of_texts = ReaderLimits(memory_bytes=memory_bytes, silent_s=min(silent_s, TEXT_S))
+        self._of_looks = ReaderLimits(memory_bytes=memory_bytes, silent_s=PUBLISH_LOOK_S)
         self._threads = CapacityLimiter(2 * settings.readers)
 
-    def _limits_of(self, task: Task) -> Limits:
+    def _limits_of(self, task: Task) -> ReaderLimits:
         """Return the limits of a reader. Its time begins in it, when the nursery has started."""
         if isinstance(task, LookTask):
             return self._of_looks
@@ -176,8 +185,8 @@ class Readers:
         _NURSERY.start()
 
     async def answer(
-        self, task: Task, objects: Objects, caller: str, learn: Learn = _forget
-    ) -> Answer:
+        self, task: Task, objects: ReaderObjects, caller: str, learn: Learn = _forget
+    ) -> ReaderAnswer:
         """Start a reader and return its answer after the first bytes, so that errors can still
         become a response. `learn` is called with bounds of slices that the reader finds.
 
@@ -191,7 +200,7 @@ class Readers:
         try:
             link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
             limits = self._limits_of(task)
-            answer = Answer(link, objects, self._threads, self._settings, turn, learn)
+            answer = ReaderAnswer(link, objects, self._threads, self._settings, turn, learn)
             await answer.begin(Order(limits=limits, task=task))
         except BaseException:
             if link is not None:
@@ -201,13 +210,13 @@ class Readers:
         return answer
 
 
-class Answer:
+class ReaderAnswer:
     """The bytes of one answer. Iterate it once to its end, or close it."""
 
     def __init__(
         self,
         link: socket.socket,
-        objects: Objects,
+        objects: ReaderObjects,
         threads: CapacityLimiter,
         settings: Settings,
         turn: Turn,
@@ -215,7 +224,7 @@ class Answer:
     ) -> None:
         self.size: int | None = None
         """Size of the answer in bytes, if known."""
-        self.opened: Opened | None = None
+        self.opened: OpenedSlices | None = None
         """Numbers of opened and of all slices, if the reader reports them."""
         self._learn = learn
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
@@ -228,7 +237,7 @@ class Answer:
 
     async def begin(self, order: Order) -> None:
         """Send the order and read a short answer to its end, or the first pieces of a long one."""
-        await self._loop.sock_sendall(self._link, frame(Kind.TASK, write_order(order)))
+        await self._loop.sock_sendall(self._link, frame(FrameKind.TASK, write_order(order)))
         length, since = 0, self._loop.time()
         while (piece := await self._piece()) is not None:
             self._held.append(piece)
@@ -266,21 +275,21 @@ class Answer:
         while True:
             kind, content = await self._frame()
             match kind:
-                case Kind.PIECE:
+                case FrameKind.PIECE:
                     return content
-                case Kind.END:
+                case FrameKind.END:
                     return None
-                case Kind.SIZE:
+                case FrameKind.SIZE:
                     (self.size,) = struct.unpack("!Q", content)
-                case Kind.SLICES:
+                case FrameKind.SLICES:
                     self.opened = read_slices(content)
-                case Kind.LEARNED:
+                case FrameKind.LEARNED:
                     self._learn(read_learned(content))
-                case Kind.FAILED:
+                case FrameKind.FAILED:
                     raise ReadRefused(read_failed(content))
-                case Kind.NEED:
+                case FrameKind.NEED:
                     await self._hand_over(content)
-                case Kind.REQUIRE:
+                case FrameKind.REQUIRE:
                     await self._require(content)
                 case _:
                     raise NodeError("ReaderBrokeProtocol", f"a reader says {kind.name}")
@@ -297,11 +306,11 @@ class Answer:
         with ExitStack() as opened:
             files = await self._opened(wanted, opened)
             if not files:
-                await self._loop.sock_sendall(self._link, frame(Kind.ABSENT))
+                await self._loop.sock_sendall(self._link, frame(FrameKind.ABSENT))
                 return
             try:
                 numbers = [each.fileno() for each in files]
-                socket.send_fds(self._link, [frame(Kind.FILE)], numbers)
+                socket.send_fds(self._link, [frame(FrameKind.FILE)], numbers)
             except OSError:
                 raise ReaderGone("a reader ended while it was given a file") from None
 
@@ -336,9 +345,9 @@ class Answer:
         for kind in {need.place[0] for need in wanted}:
             those = [(need.place[1], need.size) for need in wanted if need.place[0] is kind]
             await to_thread.run_sync(self._objects.require, kind, those, limiter=self._threads)
-        await self._loop.sock_sendall(self._link, frame(Kind.FILE))
+        await self._loop.sock_sendall(self._link, frame(FrameKind.FILE))
 
-    async def _frame(self) -> tuple[Kind, bytes]:
+    async def _frame(self) -> tuple[FrameKind, bytes]:
         kind, length = head_of(await self._exactly(HEAD.size))
         return kind, await self._exactly(length)
 

@@ -193,7 +193,7 @@ class LookTask(msgspec.Struct, frozen=True, tag="look", kw_only=True):
     """Number of unpacked bytes that are looked at."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ReaderLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a reader: memory beyond what it has at its start, and time between two frames."""
 
     memory_bytes: int
@@ -221,7 +221,7 @@ MAX_TEXT_BYTES = 16 << 20
 class Order(msgspec.Struct, frozen=True):
     """Everything that the service sends to a reader."""
 
-    limits: Limits
+    limits: ReaderLimits
     task: (
         TailTask
         | ReadTask

@@ -28,7 +28,7 @@ from ..auth.signed_urls import SignedUrls
 from ..history.versions import Versioned
 from ..projections.gateway import ServedFile
 from .files import CHANGES, slice_files
-from .lines import Capabilities, FileTold, Form, change_line, head_lines
+from .lines import Capabilities, FileTold, LineForm, change_line, head_lines
 from .names import SharedTable
 from .tables import SharedTables, Told, When, told_of, version_of
 
@@ -37,7 +37,7 @@ SHARING_NEW_FILES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class ChangeSpan:
     """A range of versions, both ends included."""
 
     first: When
@@ -55,7 +55,7 @@ class ChangeFeeds:
     """Limit of the bytes of one rewritten slice."""
 
     async def changes(
-        self, table: SharedTable, span: Span, can: Capabilities, base: str, caller: str
+        self, table: SharedTable, span: ChangeSpan, can: Capabilities, base: str, caller: str
     ) -> Told:
         """Return the files of all versions of a span, with URLs below `base`.
 
@@ -85,7 +85,7 @@ class ChangeFeeds:
         schema = found.schema(last)
         form = can.form(has_dead_rows=False, foreign=DeltaSchema(schema).foreign)
         versions = found.versions[first : last + 1]
-        about = DeltaSchema(schema, plain=form is Form.PARQUET)
+        about = DeltaSchema(schema, plain=form is LineForm.PARQUET)
         told = told_of(table, found, versions, first, about, is_feed=True)
         changed = {number for number in found.history.changed if first <= number <= last}
         if len(changed) > self.most_files:
@@ -115,7 +115,7 @@ class ChangeFeeds:
         )
 
 
-def _numbers(found: Versioned, span: Span) -> tuple[int, int]:
+def _numbers(found: Versioned, span: ChangeSpan) -> tuple[int, int]:
     """Return the numbers of the span's ends. Raises `NoSuchVersion`, `BadVersion`."""
     start, versions = span.first, found.versions
     if (start.version is None) == (start.timestamp is None):

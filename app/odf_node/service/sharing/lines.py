@@ -25,7 +25,7 @@ HEADER = "delta-sharing-capabilities"
 VECTORS, LOCAL_TIMES = "deletionvectors", "timestampntz"
 
 
-class Form(StrEnum):
+class LineForm(StrEnum):
     """Response format; the values are those of the header."""
 
     PARQUET = "parquet"
@@ -46,18 +46,18 @@ class Capabilities:
         for part in (header or "").lower().split(";"):
             name, _, values = part.partition("=")
             told[name.strip()] = frozenset(each.strip() for each in values.split(","))
-        forms = told.get("responseformat", frozenset({Form.PARQUET.value}))
+        forms = told.get("responseformat", frozenset({LineForm.PARQUET.value}))
         return cls(forms, told.get("readerfeatures", frozenset()))
 
-    def form(self, *, has_dead_rows: bool, foreign: list[str]) -> Form:
+    def form(self, *, has_dead_rows: bool, foreign: list[str]) -> LineForm:
         """Return the format: plain files if possible. Delta has no type for the columns `foreign`.
 
         Raises:
             NeedsDeltaFormat, NotInDeltaFormat.
         """
-        is_delta = Form.DELTA in self.forms
-        if not has_dead_rows and (Form.PARQUET in self.forms or not is_delta):
-            return Form.PARQUET
+        is_delta = LineForm.DELTA in self.forms
+        if not has_dead_rows and (LineForm.PARQUET in self.forms or not is_delta):
+            return LineForm.PARQUET
         if not is_delta or (has_dead_rows and VECTORS not in self.features):
             raise BadInput(
                 "NeedsDeltaFormat",
@@ -73,7 +73,7 @@ class Capabilities:
                 "the table with use_delta_format=False, or by GET …/read of the node",
                 columns=foreign[:20],
             )
-        return Form.DELTA
+        return LineForm.DELTA
 
 
 Line = dict[str, Any]
@@ -114,19 +114,19 @@ class FileTold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether the file has a column with the type of change of each row."""
 
 
-def head_lines(form: Form, table: TableTold) -> list[Line]:
+def head_lines(form: LineForm, table: TableTold) -> list[Line]:
     """Return the lines with protocol and metadata."""
     return [_PROTOCOLS[form](table), _METADATA[form](table)]
 
 
-def file_line(form: Form, file: FileTold) -> Line:
+def file_line(form: LineForm, file: FileTold) -> Line:
     """Return the line for a file of the table's content."""
-    return {"file": _whole(file) if form is Form.PARQUET else _delta(file)}
+    return {"file": _whole(file) if form is LineForm.PARQUET else _delta(file)}
 
 
-def change_line(form: Form, file: FileTold) -> Line:
+def change_line(form: LineForm, file: FileTold) -> Line:
     """Return the line for a file of a feed of changes."""
-    if form is Form.DELTA:
+    if form is LineForm.DELTA:
         return {"file": _delta(file)}
     return {"cdf" if file.is_mixed else "add": _whole(file)}
 
@@ -213,5 +213,5 @@ def _common(file: FileTold) -> Line:
     }
 
 
-_PROTOCOLS = {Form.PARQUET: _parquet_protocol, Form.DELTA: _delta_protocol}
-_METADATA = {Form.PARQUET: _parquet_metadata, Form.DELTA: _delta_metadata}
+_PROTOCOLS = {LineForm.PARQUET: _parquet_protocol, LineForm.DELTA: _delta_protocol}
+_METADATA = {LineForm.PARQUET: _parquet_metadata, LineForm.DELTA: _delta_metadata}

@@ -25,7 +25,7 @@ from ..http.deps import AccessDep, ActorDep, BaseDep, StoresDep, wired
 from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..projections.gateway import file_answer
-from .changes import ChangeFeeds, Span, find_changed_file
+from .changes import ChangeFeeds, ChangeSpan, find_changed_file
 from .lines import HEADER, Capabilities, encoded
 from .names import Page, SharedTable, Shares, token_missing
 from .tables import SharedTables, Told, Wanted, When, hints_of
@@ -212,7 +212,7 @@ async def changes(
     until: Annotated[str | None, Query(alias="endingTimestamp", max_length=100)] = None,
 ) -> Response:
     """List changes in a range of versions, both ends included; by default up to the newest."""
-    span = Span(
+    span = ChangeSpan(
         first=When(version=first, timestamp=_time(since)),
         last=When(version=last, timestamp=_time(until)),
     )

@@ -50,7 +50,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..auth.signed_urls import SignedUrls
 from ..history.versions import Versioned, VersionReads
 from .files import slice_files
-from .lines import Capabilities, Form, Line, TableTold, file_line, head_lines
+from .lines import Capabilities, Line, LineForm, TableTold, file_line, head_lines
 from .names import VIEWS, SharedTable
 
 MOST = 100
@@ -272,7 +272,7 @@ class Told:
     """A response: its version, its format, its lines."""
 
     version: int
-    form: Form
+    form: LineForm
     lines: list[Line]
 
 
@@ -327,7 +327,7 @@ class SharedTables:
         schema = found.schema(number)
         versions = found.versions[: number + 1]
         form = can.form(has_dead_rows=bool(dead), foreign=DeltaSchema(schema).foreign)
-        about = DeltaSchema(schema, plain=form is Form.PARQUET)
+        about = DeltaSchema(schema, plain=form is LineForm.PARQUET)
         lines = head_lines(
             form, told_of(table, found, versions, number, about, has_dead_rows=bool(dead))
         )

@@ -62,7 +62,7 @@ from .handshake import (
     encoding,
     shake,
 )
-from .pull import Batch
+from .pull import BlockBatch
 from .server_socket import CLOSE_WAIT_S
 
 PULL_IDLE_S = 600.0
@@ -142,7 +142,7 @@ class Conversation:
     def _answer(self, message: Message) -> tuple[Message | None, Iterator[str]]:
         """Return the reply and its JSON text in pieces."""
         reply = self._exchange.answer(message)
-        if isinstance(reply, Batch):
+        if isinstance(reply, BlockBatch):
             return reply.message, reply.text()
         return reply, iter(() if reply is None else (encode(reply),))
 

@@ -126,7 +126,7 @@ INITIAL = TransferPhase(pull=PullPhase.InitialRequest)
 _HOLE = Raw(b'"?"')
 
 
-class Batch:
+class BlockBatch:
     """The response with all blocks: a large text, which is encoded while it is sent."""
 
     def __init__(self, archive: Archive, encoding: str) -> None:
@@ -161,7 +161,7 @@ class PullExchange:
         self._upto: Multihash | None = None
         self._named: set[tuple[ObjectKind, Multihash]] | None = None
 
-    def answer(self, message: Message) -> Message | Batch | None:
+    def answer(self, message: Message) -> Message | BlockBatch | None:
         match message:
             case DatasetPullRequest():
                 return self._plan(message)
@@ -184,13 +184,13 @@ class PullExchange:
             result=Internal(phase=PHASES[state], error_message=INTERNAL_ERROR)
         )
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> BlockBatch:
         """Return all announced blocks. Raises `BlockNotFound`."""
         archive = archive_of(chain.from_iterable(self._dataset.raw_pages(self._path)))
         if archive.num_blocks != len(self._path):  # the dataset has been deleted since
             raise BlockNotFound(self._path[0])
         self._path = []
-        return Batch(archive, self._encoding)
+        return BlockBatch(archive, self._encoding)
 
     def _refuse_unknown(self, files: Sequence[ObjectFileReference]) -> None:
         """Refuse objects that are neither stored here nor named by a block. An object that a block

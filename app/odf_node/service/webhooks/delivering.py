@@ -36,9 +36,9 @@ from odf_storage.stores.ports.webhooks import DeliveryAttempt, Webhook, WebhookS
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..news.feeds import ChainFeed, ChainPosition, Page
-from ..news.notices import Notice
+from ..news.notices import NewsNotice
 from . import webhooks
-from .sending import Answer, Message, ReceiverGone, failing_of, message_of
+from .sending import DeliveryAnswer, ReceiverGone, WebhookMessage, failing_of, message_of
 from .webhooks import Webhooks, signed_headers, source_of
 
 JITTER = 0.1
@@ -47,7 +47,12 @@ LONGEST_S = 86_400.0
 
 
 def after_failure(
-    answer: Answer, *, failed_before: int, retry_s: Sequence[float], now: Instant, chance: float
+    answer: DeliveryAnswer,
+    *,
+    failed_before: int,
+    retry_s: Sequence[float],
+    now: Instant,
+    chance: float,
 ) -> tuple[WebhookState, Instant | None]:
     """Return the new state of the webhook, and the time before which nothing is sent.
 
@@ -149,7 +154,7 @@ def _page(delivering: Delivering, webhook: Webhook) -> Page:
 
 
 def _deliver(
-    delivering: Delivering, webhook: Webhook, holder: Holder, notice: Notice
+    delivering: Delivering, webhook: Webhook, holder: Holder, notice: NewsNotice
 ) -> Webhook | None:
     """Deliver one notice. Return the webhook afterwards; None if its turn must end."""
     made = partial(_message_of_notice, webhook, notice)
@@ -173,13 +178,15 @@ def _tell_failing(delivering: Delivering, webhook: Webhook, holder: Holder) -> W
     return replace(webhook, failing_told=first) if is_ours else None
 
 
-def _message_of_notice(webhook: Webhook, notice: Notice, _: str, *, source: str) -> Message:
+def _message_of_notice(
+    webhook: Webhook, notice: NewsNotice, _: str, *, source: str
+) -> WebhookMessage:
     return message_of(webhook, notice, source=source)
 
 
 def _sent(
-    delivering: Delivering, webhook: Webhook, holder: Holder, made: Callable[..., Message]
-) -> tuple[Message, DeliveryAttempt] | None:
+    delivering: Delivering, webhook: Webhook, holder: Holder, made: Callable[..., WebhookMessage]
+) -> tuple[WebhookMessage, DeliveryAttempt] | None:
     """Make a message of the alias and the source, and send it. None, with the failure recorded, if
     the receiver has not taken it."""
     hooks = delivering.hooks
@@ -217,7 +224,7 @@ def _delivered(
     webhook: Webhook,
     holder: Holder,
     attempt: DeliveryAttempt,
-    message: Message,
+    message: WebhookMessage,
     position: Multihash,
 ) -> Webhook | None:
     resets = webhook.resets + message.is_reset
@@ -232,7 +239,7 @@ def _failed(
     webhook: Webhook,
     holder: Holder,
     attempt: DeliveryAttempt,
-    answer: Answer,
+    answer: DeliveryAnswer,
     error: NodeError,
 ) -> None:
     hooks = delivering.hooks

@@ -23,7 +23,7 @@ from odf_storage.stores.ports.webhooks import Webhook
 
 from ...client.http import trusted
 from ...client.reach import GuardedAsyncTransport
-from ..news.notices import BLOCK, RESET, Notice
+from ..news.notices import BLOCK, RESET, NewsNotice
 
 CONTENT_TYPE = "application/cloudevents+json"
 TYPES = {
@@ -37,7 +37,7 @@ SEQUENCE_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WebhookMessage:
     """One delivery. Its id and body are the same in each attempt and in every process."""
 
     id: str
@@ -45,7 +45,7 @@ class Message:
     is_reset: bool = False
 
 
-def message_of(webhook: Webhook, notice: Notice, *, source: str) -> Message:
+def message_of(webhook: Webhook, notice: NewsNotice, *, source: str) -> WebhookMessage:
     """Return the delivery of a notice. `source` is the address of the dataset.
 
     A block may be delivered again after a reset, so the number of resets is part of the id.
@@ -59,10 +59,10 @@ def message_of(webhook: Webhook, notice: Notice, *, source: str) -> Message:
         number = f"{told['sequenceNumber']:0{SEQUENCE_DIGITS}}"
         more = {"time": told["systemTime"], "sequence": number}
     body = _event(id_, TYPES[notice.event], source, told["alias"], told, **more)
-    return Message(id_, body, is_reset)
+    return WebhookMessage(id_, body, is_reset)
 
 
-def failing_of(webhook: Webhook, failing: Failing, alias: str, *, source: str) -> Message:
+def failing_of(webhook: Webhook, failing: Failing, alias: str, *, source: str) -> WebhookMessage:
     """Return the delivery of the news that the polls of the dataset fail. It says nothing of the
     reason, which may quote the source. A later attempt may have a larger count."""
     id_ = f"{webhook.id}-polls-{failing.first}"
@@ -72,14 +72,16 @@ def failing_of(webhook: Webhook, failing: Failing, alias: str, *, source: str) -
         "failed": failing.count,
         "since": str(failing.since),
     }
-    return Message(id_, _event(id_, FAILING, source, alias, told, time=str(failing.since)))
+    return WebhookMessage(id_, _event(id_, FAILING, source, alias, told, time=str(failing.since)))
 
 
-def ping_of(webhook: Webhook, alias: str, *, source: str, number: str, at: Instant) -> Message:
+def ping_of(
+    webhook: Webhook, alias: str, *, source: str, number: str, at: Instant
+) -> WebhookMessage:
     """Return an empty delivery, to try an address. `number` must be different each time."""
     id_ = f"{webhook.id}-ping-{number}"
     told = {"dataset": str(webhook.dataset), "alias": alias}
-    return Message(id_, _event(id_, PING, source, alias, told, time=str(at)))
+    return WebhookMessage(id_, _event(id_, PING, source, alias, told, time=str(at)))
 
 
 def _event(id_: str, kind: str, source: str, subject: str, data: Any, **more: str) -> bytes:
@@ -116,7 +118,7 @@ class ReceiverGone(RemoteFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeliveryAnswer:
     """The outcome of a request. `error` is None if the receiver accepted it."""
 
     error: NodeError | None
@@ -133,7 +135,7 @@ class Sender:
     timeout_s: float
     """Limit in seconds of a whole request."""
 
-    def send(self, url: str, message: Message, headers: dict[str, str]) -> Answer:
+    def send(self, url: str, message: WebhookMessage, headers: dict[str, str]) -> DeliveryAnswer:
         """Try once and return the outcome, also of an error. Takes at most `timeout_s`."""
         began = time.monotonic()
         status, retry_after_s = None, 0.0
@@ -153,9 +155,11 @@ class Sender:
                 "ReceiverUnreachable", f"the receiver was not reached: {type(broken).__name__}"
             )
         took_ms = int((time.monotonic() - began) * 1000)
-        return Answer(error, status, retry_after_s, took_ms)
+        return DeliveryAnswer(error, status, retry_after_s, took_ms)
 
-    async def _head(self, url: str, message: Message, headers: dict[str, str]) -> httpx.Response:
+    async def _head(
+        self, url: str, message: WebhookMessage, headers: dict[str, str]
+    ) -> httpx.Response:
         sent = {"content-type": CONTENT_TYPE, "user-agent": USER_AGENT, **headers}
         transport = GuardedAsyncTransport(self.networks, trusted())
         async with (

@@ -14,7 +14,7 @@ from odf_protocol.multihash import Multihash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class ClaimedColumns:
     """The columns of slices from one block on: the schema in force and the names of system
     columns."""
 
@@ -26,7 +26,7 @@ class Columns:
     because its writers did not record reliably which columns are optional."""
 
     @classmethod
-    def of(cls, state: ChainState) -> Columns:
+    def of(cls, state: ChainState) -> ClaimedColumns:
         try:
             schema = state.data_schema
         except BadInput:
@@ -43,13 +43,13 @@ class SliceClaim:
     sequence_number: int
     system_time: Instant
     declared: DataSlice
-    columns: Columns
+    columns: ClaimedColumns
 
 
 def slice_claims(blocks: Iterable[HashedBlock], before: ChainState) -> Iterator[SliceClaim]:
     """Yield the claims of the slices in `blocks`, oldest first. `before` is the state before
     them."""
-    state, columns = before, Columns.of(before)
+    state, columns = before, ClaimedColumns.of(before)
     for block in blocks:
         event = block.event
         if isinstance(event, AddData | ExecuteTransform) and event.new_data is not None:
@@ -62,5 +62,5 @@ def slice_claims(blocks: Iterable[HashedBlock], before: ChainState) -> Iterator[
             )
         after = state.after(block)
         if after.schema is not state.schema or after.vocab is not state.vocab:
-            columns = Columns.of(after)
+            columns = ClaimedColumns.of(after)
         state = after

@@ -27,7 +27,7 @@ from ..contents.claims import SliceClaim, slice_claims
 from ..contents.named_objects import NamedObject, named_objects
 from ..integrity.healing import HealingStores
 from ..integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
-from .state_cache import Chain, StateCache, page_starts
+from .state_cache import CachedChain, StateCache, page_starts
 
 if TYPE_CHECKING:
     from ...stores.index.sql import RefIndex
@@ -148,7 +148,7 @@ class Dataset:
             yield list(reversed(self._stores.blocks.raw(self.id, start, limit=count)))
 
     def state(self, head: Multihash | None = None) -> ChainState:
-        """Return the state as `Chain.state` does, by reads that share no transaction."""
+        """Return the state as `CachedChain.state` does, by reads that share no transaction."""
         return self._chain().state(head)
 
     def check(self, blocks: Sequence[HashedBlock], *, expected: Multihash) -> None:
@@ -355,9 +355,9 @@ class Dataset:
         time."""
         return self._chain().along(path)
 
-    def _chain(self) -> Chain:
+    def _chain(self) -> CachedChain:
         its = self._stores
-        return Chain(self.id, its.refs, its.blocks, its.states)
+        return CachedChain(self.id, its.refs, its.blocks, its.states)
 
 
 def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:

@@ -5,7 +5,8 @@ long to fold are also given to a keeper, which stores them longer than the proce
 
 The chain of a dataset as the index stores it: blocks along a path, and the state they add up to.
 
-The caller that makes a `Chain` chooses the reads it uses, and so which reads share a transaction.
+The caller that makes a `CachedChain` chooses the reads it uses, and so which reads
+share a transaction.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ NEAR = 8
 them; beyond, the path is queried."""
 
 
-class Chain:
+class CachedChain:
     """One chain. `states` is the cache of the states that were folded from it."""
 
     def __init__(

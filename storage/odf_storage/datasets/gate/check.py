@@ -39,7 +39,7 @@ from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, as_stated, open
 from odf_protocol.stored_values import Misfit, first_misfit, may_misfit
 
 from ...lanes import Stream
-from ..contents.claims import Columns, SliceClaim
+from ..contents.claims import ClaimedColumns, SliceClaim
 from ..contents.slice_limits import CheckLimits
 from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable, unstorable
 
@@ -94,7 +94,7 @@ SAME_WITHIN = (
 """Types whose forms count as equal, because readers convert between them."""
 
 
-def difference(found: pa.Schema, columns: Columns) -> str | None:
+def difference(found: pa.Schema, columns: ClaimedColumns) -> str | None:
     """Return what is wrong with the columns of a file as a sentence; None if nothing is wrong."""
     names = list(found.names)
     if len(set(names)) != len(names):
@@ -134,7 +134,7 @@ def _names_differ(found: Sequence[str], wanted: Sequence[str]) -> str | None:
     return f"unlike the dataset's schema it {' and '.join(parts)}" if parts else None
 
 
-def _system_differ(actual: Sequence[DataField], columns: Columns) -> str | None:
+def _system_differ(actual: Sequence[DataField], columns: ClaimedColumns) -> str | None:
     offset, operation, system_time, event_time = columns.vocab.columns
     kinds: dict[str, tuple[tuple[type, ...], str]] = {
         offset: (_INTEGERS, "an integer"),
@@ -150,7 +150,7 @@ def _system_differ(actual: Sequence[DataField], columns: Columns) -> str | None:
 
 
 def _types_differ(
-    actual: Sequence[DataField], declared: Sequence[DataField], columns: Columns
+    actual: Sequence[DataField], declared: Sequence[DataField], columns: ClaimedColumns
 ) -> str | None:
     found = {field.name: field.type for field in actual}
     for field in declared:

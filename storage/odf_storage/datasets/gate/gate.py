@@ -55,7 +55,7 @@ class ChildLost(Exception):
     """The process ended, or had to be killed, before it answered."""
 
 
-class Child:
+class GateChild:
     """One process and the socket to it."""
 
     def __init__(self, memory: int) -> None:
@@ -111,10 +111,10 @@ class Children:
     def __init__(self, most: int = MOST) -> None:
         self._room = threading.BoundedSemaphore(most)
         self._lock = threading.Lock()
-        self._idle: list[Child] = []
+        self._idle: list[GateChild] = []
 
     @contextmanager
-    def lent(self, memory: int) -> Iterator[Child]:
+    def lent(self, memory: int) -> Iterator[GateChild]:
         """Lend one process to one thread."""
         with self._room:
             child = self._idle_or_new(memory)
@@ -133,7 +133,7 @@ class Children:
         for child in idle:
             child.end()
 
-    def _idle_or_new(self, memory: int) -> Child:
+    def _idle_or_new(self, memory: int) -> GateChild:
         with self._lock:
             fitting = [child for child in self._idle if child.memory == memory]
             if fitting:
@@ -142,7 +142,7 @@ class Children:
             other = self._idle.pop() if self._idle else None
         if other is not None:
             other.end()
-        return Child(memory)
+        return GateChild(memory)
 
 
 CHILDREN = Children()

@@ -13,13 +13,13 @@ from odf_protocol.metadata.events import DataSlice
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 
-from ..contents.claims import Columns, SliceClaim
+from ..contents.claims import ClaimedColumns, SliceClaim
 from ..contents.slice_limits import CheckLimits
 
 
 def dump(claims: Sequence[SliceClaim], limits: CheckLimits) -> bytes:
     numbers: dict[int, int] = {}
-    known: list[Columns] = []
+    known: list[ClaimedColumns] = []
     for claim in claims:
         if id(claim.columns) not in numbers:
             numbers[id(claim.columns)] = len(known)
@@ -59,7 +59,7 @@ def load(text: bytes) -> tuple[list[SliceClaim], CheckLimits]:
     return claims, CheckLimits(ratio=said["ratio"], rows=said["rows"], values=said["values"])
 
 
-def _columns(columns: Columns) -> dict[str, Any]:
+def _columns(columns: ClaimedColumns) -> dict[str, Any]:
     return {
         "schema": None if columns.schema is None else to_data(columns.schema),
         "names": columns.vocab.columns,
@@ -67,9 +67,9 @@ def _columns(columns: Columns) -> dict[str, Any]:
     }
 
 
-def _loaded(said: dict[str, Any]) -> Columns:
+def _loaded(said: dict[str, Any]) -> ClaimedColumns:
     offset, operation, system_time, event_time = said["names"]
-    return Columns(
+    return ClaimedColumns(
         schema=None if said["schema"] is None else from_data(said["schema"], DataSchema),
         vocab=Vocab(
             offset_column=offset,

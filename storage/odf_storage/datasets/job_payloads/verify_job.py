@@ -38,7 +38,7 @@ REPRODUCED, NOT_REPRODUCED, CANNOT_TELL = "reproduced", "not-reproduced", "not-v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class VerifyProblem:
     """A problem, or (among the notes) a question that could not be decided."""
 
     kind: str
@@ -82,10 +82,10 @@ class VerifyReport:
     objects: int
     size: int
     records: int
-    problems: tuple[Problem, ...] = ()
-    notes: tuple[Problem, ...] = ()
+    problems: tuple[VerifyProblem, ...] = ()
+    notes: tuple[VerifyProblem, ...] = ()
     """Differences that do not prove damage."""
-    warnings: tuple[Problem, ...] = ()
+    warnings: tuple[VerifyProblem, ...] = ()
     """Broken rules that only this project has, so that the writer need not know them, and values
     that it would not store: the bytes are the declared ones."""
     data_blocks: tuple[CheckedBlock, ...] = ()
@@ -251,7 +251,7 @@ def _block_line(block: CheckedBlock) -> str:
     )
 
 
-def _line(problem: Problem) -> str:
+def _line(problem: VerifyProblem) -> str:
     number = "" if problem.sequence_number is None else f"#{problem.sequence_number} "
     parts = [part for part in (problem.block, problem.path) if part]
     kinds = (problem.kind,) if problem.kind == problem.reason else (problem.kind, problem.reason)

@@ -25,20 +25,20 @@ from odf_protocol.kartothek.state import MAX_STATE_BYTES, State
 
 from ...runtime.logs import line
 from ...stores.ports import KeyedStore
-from ...stores.ports.keyed import Content
+from ...stores.ports.keyed import KeyedContent
 from .definition import Publication, PublicationConflict, content_hash
-from .parts import Columns, Part, find_state
-from .records import Record, Written
+from .parts import Part, PartColumns, find_state
+from .records import Record, WrittenFile
 from .select import index_pairs, open_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class IndexStanding:
     """The present state in the store. `written` and `state` are None if it is not ours."""
 
-    written: Written | None
+    written: WrittenFile | None
     state: State | None
-    files: Mapping[str, Content]
+    files: Mapping[str, KeyedContent]
     """State files in the store, by key."""
     taken: frozenset[str]
     """Keys that readers may still read; no other content may be written under them."""
@@ -46,7 +46,7 @@ class Standing:
     """Files that may have to be deleted, with the time since which they are unused; 0: now."""
 
 
-def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> Standing:
+def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> IndexStanding:
     """Read the state files. Raise `PublicationConflict` if one is not ours and `force` is off."""
     contents = {key: store.read(key, most=MAX_STATE_BYTES) for key in state_keys(uuid)}
     files = {key: content for key, content in contents.items() if content is not None}
@@ -56,7 +56,7 @@ def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> St
         raise PublicationConflict(foreign[0])
     if foreign or not files:
         listed = {info.key for info in store.list(uuid)}
-        return Standing(
+        return IndexStanding(
             written=None,
             state=None,
             files=files,
@@ -66,7 +66,7 @@ def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> St
     written = ours[content_hash(next(iter(files.values())).raw)]
     state = find_state(store, uuid).state
     left = {**_leftovers(record, written), **written.dropped, **dict.fromkeys(_files(state), 0)}
-    return Standing(
+    return IndexStanding(
         written=written,
         state=state,
         files=files,
@@ -75,7 +75,7 @@ def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> St
     )
 
 
-def _leftovers(record: Record, written: Written) -> dict[str, int]:
+def _leftovers(record: Record, written: WrittenFile) -> dict[str, int]:
     """Return the files of runs that broke off before they wrote their state file."""
     unfinished = [each for each in record.begun if each.state_hash != written.state_hash]
     return {key: 0 for each in unfinished for key in (*each.keys, *each.dropped)}
@@ -102,10 +102,10 @@ class BuiltIndices:
 
 def built_indices(
     store: KeyedStore,
-    data: Columns,
+    data: PartColumns,
     publication: Publication,
     parts: Sequence[Part],
-    stands: Standing,
+    stands: IndexStanding,
 ) -> BuiltIndices:
     """Build the indices on the columns of a publication. Read the data of new partitions only,
     unless an old index cannot be used."""
@@ -138,14 +138,14 @@ def built_indices(
     return BuiltIndices(files=files, sizes=sizes, skipped=(*before, *skipped))
 
 
-def _is_skipped(name: str, publication: Publication, stands: Standing) -> bool:
+def _is_skipped(name: str, publication: Publication, stands: IndexStanding) -> bool:
     """Return whether the index was too large before; it would only have grown."""
     was = stands.written
     return was is not None and was.config == publication.fingerprint() and name in was.skipped
 
 
 def _old_pairs(
-    store: KeyedStore, uuid: str, columns: Sequence[str], there: set[str], stands: Standing
+    store: KeyedStore, uuid: str, columns: Sequence[str], there: set[str], stands: IndexStanding
 ) -> dict[str, pa.Table]:
     """Return the pairs of the partitions that stay, from every index that can be used."""
     if not there or stands.state is None:
@@ -168,7 +168,7 @@ def _old_pairs(
 
 
 def _read(
-    data: Columns, parts: Sequence[Part], columns: Sequence[str]
+    data: PartColumns, parts: Sequence[Part], columns: Sequence[str]
 ) -> Mapping[str, list[pa.Table]]:
     """Return the pairs of these partitions, from their rows."""
     found: dict[str, list[pa.Table]] = defaultdict(list)

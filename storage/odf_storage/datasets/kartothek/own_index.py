@@ -43,7 +43,7 @@ from ...stores.keyed.folder import Below
 from ...stores.objects.layout import dataset_folder
 from ...stores.ports import KeyedReads, KeyedStore
 from ...stores.ports.errors import KeyedFileTooLarge, KeyNotFound
-from ...stores.ports.keyed import Content, KeyInfo, LinkSource
+from ...stores.ports.keyed import KeyedContent, KeyInfo, LinkSource
 from ..dataset.dataset import Dataset
 from ..pruning.bounds import Mask
 from .definition import MAX_INDEX_BYTES, Publication, Published
@@ -51,7 +51,7 @@ from .index_place import INDEX, IndexRef, index_store
 from .parts import SLICES
 from .publish import publish
 from .records import KeyedRecords
-from .select import Table, open_table, own_pairs
+from .select import SelectedTable, open_table, own_pairs
 
 _log = logging.getLogger("odf.kartothek")
 RECORD = "record.json"
@@ -65,7 +65,7 @@ class OwnIndex:
     in no index.
     """
 
-    table: Table
+    table: SelectedTable
     columns: frozenset[str]
     """Columns that have an index."""
     head: Multihash
@@ -187,7 +187,7 @@ class IndexFiles:
     def __init__(self, open_file: OpenFile) -> None:
         self._open = open_file
 
-    def read(self, key: str, *, most: int) -> Content | None:
+    def read(self, key: str, *, most: int) -> KeyedContent | None:
         stream = self._open(key)
         if stream is None:
             return None
@@ -195,7 +195,7 @@ class IndexFiles:
             raw = stream.read(most + 1)
         if len(raw) > most:
             raise KeyedFileTooLarge(key, most)
-        return Content(raw, "", Instant(0))
+        return KeyedContent(raw, "", Instant(0))
 
     def open(self, key: str) -> BinaryIO:
         stream = self._open(key)

@@ -54,7 +54,7 @@ from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 from ...runtime.logs import line
 from ...stores.ports import KeyedReads, KeyedStore
 from ...stores.ports.errors import KeyNotFound
-from ...stores.ports.keyed import Content
+from ...stores.ports.keyed import KeyedContent
 from ..dataset.dataset import Dataset
 from ..read.rows import Scan
 from ..read.scan import batches_of
@@ -247,7 +247,7 @@ class SliceValues:
         return frozenset(info.key.rsplit("/", 1)[1].removesuffix(".parquet") for info in found)
 
 
-class Columns:
+class PartColumns:
     """Distinct values of columns of partitions, kept ones or read from the rows."""
 
     def __init__(
@@ -362,11 +362,11 @@ class FoundState:
     """A state file: its key, its content, and the decoded state."""
 
     key: str
-    content: Content
+    content: KeyedContent
     state: State
 
 
-def state_file(store: KeyedReads, uuid: str) -> tuple[str, Content] | None:
+def state_file(store: KeyedReads, uuid: str) -> tuple[str, KeyedContent] | None:
     """Return key and content of the state file, JSON before MessagePack; None if there is none.
 
     Raises `KeyedFileTooLarge`, and the errors of the store.

@@ -51,20 +51,20 @@ from ..read.read import scanning
 from ..read.rows import Scan
 from ..read.view import view_of_dataset
 from .definition import Mode, Publication, PublicationConflict, Published, StateFormat, content_hash
-from .indices import BuiltIndices, Standing, built_indices, standing
+from .indices import BuiltIndices, IndexStanding, built_indices, standing
 from .live import ChainSlice, ChainView, chain_view, standing_rows
-from .parts import Columns, Part, SliceValues, Split, planned_parts
-from .records import KeyedRecords, Record, Written
-from .rows import Changes, chunks_of, fitted, write_changes, write_data_file
+from .parts import Part, PartColumns, SliceValues, Split, planned_parts
+from .records import KeyedRecords, Record, WrittenFile
+from .rows import TableChanges, chunks_of, fitted, write_changes, write_data_file
 
 
-def written_part(data: Columns, part: Part, schema: pa.Schema, path: Path) -> Path:
+def written_part(data: PartColumns, part: Part, schema: pa.Schema, path: Path) -> Path:
     """Write a file with the rows of the part in all columns of the schema; return its path."""
     write_data_file(path, schema, _batches(data, part, schema))
     return path
 
 
-def _batches(data: Columns, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(data: PartColumns, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if part.source is None:
         return
     for batch in data.scan(None, data.offsets_of(part)):
@@ -170,7 +170,7 @@ def publish(
         tempfile.TemporaryDirectory(prefix="publish-", dir=scratch) as folder,
     ):
         values = None if kept is None else SliceValues(kept)
-        data = Columns(scan, chain.schema, values, _split(scan, chain, publication))
+        data = PartColumns(scan, chain.schema, values, _split(scan, chain, publication))
         plan = _Plan(dataset, store, publication, chain, stands, data, kept, now, Path(folder))
         changes, written = plan.made()
         records.write(Record(last=record.last, begun=(*record.begun, written)))
@@ -190,7 +190,7 @@ def _standing_now(
     record: Record,
     *,
     force: bool,
-) -> Standing:
+) -> IndexStanding:
     """As `standing`, but raise `SwapLost` if another run of this node has swapped the state file
     since the record was read: such a run has changed the record first."""
     try:
@@ -225,8 +225,8 @@ class _Plan:
         store: KeyedStore,
         publication: Publication,
         chain: ChainView,
-        stands: Standing,
-        data: Columns,
+        stands: IndexStanding,
+        data: PartColumns,
         kept: KeyedStore | None,
         now: Instant,
         folder: Path,
@@ -253,7 +253,7 @@ class _Plan:
         )
         self.built: BuiltIndices = built_indices(store, data, publication, self._parts, stands)
 
-    def made(self) -> tuple[Changes, Written]:
+    def made(self) -> tuple[TableChanges, WrittenFile]:
         """Return the files to write, and the entry for the record."""
         keys = {part.label: data_key(self._uuid, part.label) for part in self._parts}
         created = self._now.to_datetime()
@@ -267,7 +267,7 @@ class _Plan:
         )
         is_json = self._publication.state_format is StateFormat.JSON
         raw = encode_json(state) if is_json else encode_msgpack(state)
-        changes = Changes(
+        changes = TableChanges(
             state_key=state_keys(self._uuid)[0 if is_json else 1],
             state=raw,
             links=self._links(keys),
@@ -277,14 +277,14 @@ class _Plan:
         )
         return changes, self._written(raw, changes, {*keys.values(), *new.values()})
 
-    def _written(self, raw: bytes, changes: Changes, needed: set[str]) -> Written:
+    def _written(self, raw: bytes, changes: TableChanges, needed: set[str]) -> WrittenFile:
         its_schema = schema_key(self._uuid, TABLE)
         dropped = {
             key: since or self._now.ns
             for key, since in self._stands.left.items()
             if key not in needed and key != its_schema and key.startswith(f"{self._uuid}/")
         }
-        return Written(
+        return WrittenFile(
             state_hash=content_hash(raw),
             head=str(self._chain.head.hash),
             config=self._publication.fingerprint(),
@@ -374,7 +374,7 @@ def _collect(
     store: KeyedStore,
     publication: Publication,
     records: KeyedRecords,
-    written: Written,
+    written: WrittenFile,
     now: Instant,
 ) -> None:
     """Delete dropped files after the grace time, and record `written` as the last state."""
@@ -386,7 +386,7 @@ def _collect(
     records.write(Record(last=replace(written, keys=(), dropped=left)))
 
 
-def _report(written: Written, *, unmatched: int = 0, changed: bool = True) -> Published:
+def _report(written: WrittenFile, *, unmatched: int = 0, changed: bool = True) -> Published:
     return Published(
         head=written.head,
         partitions=len(written.rows),

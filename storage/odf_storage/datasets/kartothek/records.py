@@ -30,7 +30,7 @@ MAX_RECORD_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenFile:
     """One state of the published dataset. Times are nanoseconds since 1970."""
 
     state_hash: str
@@ -54,11 +54,11 @@ class Written:
 class Record:
     """`last` was written; each of `begun` may have been written, or may still be in progress."""
 
-    last: Written | None = None
-    begun: tuple[Written, ...] = ()
+    last: WrittenFile | None = None
+    begun: tuple[WrittenFile, ...] = ()
 
     @property
-    def ours(self) -> Mapping[str, Written]:
+    def ours(self) -> Mapping[str, WrittenFile]:
         """Every state that may be in the store, by the hash of its file."""
         every = (*(() if self.last is None else (self.last,)), *self.begun)
         return {each.state_hash: each for each in every}

@@ -42,7 +42,7 @@ from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
 from ..read.scan import batches_of
 from .definition import content_hash
-from .select import Partition, Table, selected
+from .select import Partition, SelectedTable, selected
 
 
 def conflict(found: pa.DataType, wanted: pa.DataType) -> str | None:
@@ -113,7 +113,10 @@ def in_schema(
 
 
 def rows_of(
-    table: Table, *, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+    table: SelectedTable,
+    *,
+    columns: Sequence[str] | None = None,
+    predicate: Predicate | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows that satisfy the predicate (None: all) in these columns (None: all).
 
@@ -131,7 +134,10 @@ def rows_of(
 
 
 def whole_table(
-    table: Table, *, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+    table: SelectedTable,
+    *,
+    columns: Sequence[str] | None = None,
+    predicate: Predicate | None = None,
 ) -> pa.Table:
     """Return the rows of `rows_of` as one table in memory."""
     names = table.schema.names if columns is None else columns
@@ -140,7 +146,7 @@ def whole_table(
 
 
 def partition_rows(
-    table: Table, partition: Partition, names: Sequence[str]
+    table: SelectedTable, partition: Partition, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one partition in these columns. Raises as `rows_of`."""
     key = partition.key
@@ -158,7 +164,7 @@ def partition_rows(
             ) from None
 
 
-def open_partition(table: Table, partition: Partition) -> BinaryIO:
+def open_partition(table: SelectedTable, partition: Partition) -> BinaryIO:
     """Open the data file of a partition. Raise `KartothekFileMissing`."""
     try:
         return table.store.open(partition.key)
@@ -167,7 +173,9 @@ def open_partition(table: Table, partition: Partition) -> BinaryIO:
         raise KartothekFileMissing(partition.key, named) from None
 
 
-def _rows(table: Table, names: list[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
+def _rows(
+    table: SelectedTable, names: list[str], predicate: Predicate | None
+) -> Iterator[pa.RecordBatch]:
     terms = () if predicate is None else [term for some in predicate for term in some]
     needed = [*names, *(t.column for t in terms if t.column not in names)]
     needed = list(dict.fromkeys(needed))
@@ -207,7 +215,7 @@ Chunks = Callable[[], Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class TableChanges:
     """Files of a new state that are not in the store yet, by key."""
 
     state_key: str
@@ -222,7 +230,7 @@ class Changes:
         return (*self.links, *self.data, *self.indices)
 
 
-def write_changes(store: KeyedStore, changes: Changes, *, expected: str | None) -> None:
+def write_changes(store: KeyedStore, changes: TableChanges, *, expected: str | None) -> None:
     """Write all files, then swap the state file with the tag `expected`. Raise `SwapLost`."""
     for key, source in changes.links.items():
         store.link(key, source)

@@ -73,7 +73,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class SelectedTable:
     """One table of a dataset, as its state and schema files describe it."""
 
     store: KeyedReads
@@ -84,7 +84,7 @@ class Table:
     partitions: tuple[Partition, ...]
 
 
-def open_table(store: KeyedReads, uuid: str, name: str | None = None) -> Table:
+def open_table(store: KeyedReads, uuid: str, name: str | None = None) -> SelectedTable:
     """Open a table by its name; None: the only table of the dataset.
 
     Raises:
@@ -99,7 +99,7 @@ def open_table(store: KeyedReads, uuid: str, name: str | None = None) -> Table:
     chosen = _chosen(found.key, tables, name) if tables else _table_without_files(store, uuid, name)
     schema = _schema(store, schema_key(uuid, chosen))
     partition_keys, partitions = _partitions(files, chosen, schema, state.partition_keys)
-    return Table(
+    return SelectedTable(
         store=store,
         found=found,
         name=chosen,
@@ -204,7 +204,7 @@ OWN_ROWS = 1024
 _log = logging.getLogger("odf.kartothek")
 
 
-def selected(table: Table, predicate: Predicate | None) -> list[Partition]:
+def selected(table: SelectedTable, predicate: Predicate | None) -> list[Partition]:
     """Return the partitions to read, in the order of the table; all without a predicate."""
     if predicate is None:
         return list(table.partitions)
@@ -215,7 +215,7 @@ def selected(table: Table, predicate: Predicate | None) -> list[Partition]:
     return [partition for partition in table.partitions if partition.label in labels]
 
 
-def _labels_of(table: Table, terms: Sequence[Term], indices: _Indices) -> set[str]:
+def _labels_of(table: SelectedTable, terms: Sequence[Term], indices: _Indices) -> set[str]:
     """Return the labels of partitions that may have rows for which all terms are true."""
     labels = {partition.label for partition in table.partitions if _may_hold(partition, terms)}
     for term in terms:
@@ -236,7 +236,7 @@ def _may_hold(partition: Partition, terms: Sequence[Term]) -> bool:
 class _Indices:
     """The indices that a predicate can use; each is read once for all terms."""
 
-    def __init__(self, table: Table, predicate: Predicate) -> None:
+    def __init__(self, table: SelectedTable, predicate: Predicate) -> None:
         self._table = table
         self._known = pa.array([each.label for each in table.partitions], pa.string())
         self._terms: dict[str, list[Term]] = {}
@@ -272,7 +272,7 @@ class _Indices:
 
 
 def index_pairs(
-    table: Table, column: str, known: pa.Array, terms: Sequence[Term] | None = None
+    table: SelectedTable, column: str, known: pa.Array, terms: Sequence[Term] | None = None
 ) -> Iterator[pa.Table]:
     """Yield pairs (value, label) of the index on a column. Raise `MalformedIndex`."""
     column_type = table.schema.field(column).type

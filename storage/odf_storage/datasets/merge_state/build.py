@@ -20,10 +20,10 @@ from ..integrity.healing import Hashed
 from .state import (
     SEGMENT_BYTES,
     SEGMENT_ROWS,
-    Manifest,
     Segment,
     SegmentInfo,
     StateDamaged,
+    StateManifest,
     StateSpec,
     latest_rows,
     merged_runs,
@@ -35,18 +35,18 @@ MANIFEST = "state.json"
 READ_ROWS = 1 << 16
 
 
-def load(folder: Path) -> Manifest | None:
+def load(folder: Path) -> StateManifest | None:
     """Return the manifest; None if it is missing or damaged."""
     try:
         digest, _, body = (folder / MANIFEST).read_bytes().partition(b"\n")
         if digest.decode() != hashlib.sha256(body).hexdigest():
             return None
-        return decode_json(body, Manifest)
+        return decode_json(body, StateManifest)
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
 
 
-def save(folder: Path, manifest: Manifest) -> None:
+def save(folder: Path, manifest: StateManifest) -> None:
     """Replace the manifest, then remove the segments that it does not name."""
     body = msgspec.json.encode(manifest)
     fresh = folder / f"{MANIFEST}.new"
@@ -60,13 +60,13 @@ def save(folder: Path, manifest: Manifest) -> None:
 
 def grown(
     folder: Path,
-    manifest: Manifest,
+    manifest: StateManifest,
     slices: Iterable[Path],
     *,
     head: str,
     schema: pa.Schema,
     hashed: Hashed | None = None,
-) -> Manifest:
+) -> StateManifest:
     """Return the manifest with the rows of more slices, oldest first, without saving it. `hashed`
     knows the digests of files that were hashed or written recently.
 
@@ -83,7 +83,7 @@ def grown(
         seen += rows.num_rows
     if newest is not None:
         runs = _with(newest, folder, runs, spec, hashed)
-    return Manifest(spec=spec, head=head, rows_seen=seen, runs=tuple(runs))
+    return StateManifest(spec=spec, head=head, rows_seen=seen, runs=tuple(runs))
 
 
 def _tables(slices: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:

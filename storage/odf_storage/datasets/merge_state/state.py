@@ -200,7 +200,7 @@ class StateSpec(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name, _ in self.columns]
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class StateManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a state."""
 
     spec: StateSpec

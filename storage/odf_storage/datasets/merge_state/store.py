@@ -39,7 +39,15 @@ from ..dataset.info import local_file
 from ..integrity.healing import REHASH_S, Hashed
 from .build import MANIFEST, grown, load, save
 from .comparable import check_hashable
-from .state import Manifest, MergeState, Segment, SegmentInfo, StateDamaged, StateSpec, merged_runs
+from .state import (
+    MergeState,
+    Segment,
+    SegmentInfo,
+    StateDamaged,
+    StateManifest,
+    StateSpec,
+    merged_runs,
+)
 
 VERSION = 2
 FOLDER = "merge-state"
@@ -112,8 +120,8 @@ class MergeStates:
         spec: StateSpec,
         schema: pa.Schema,
         local: Local,
-    ) -> Manifest:
-        fresh = Manifest(spec=spec, head=None)
+    ) -> StateManifest:
+        fresh = StateManifest(spec=spec, head=None)
         found = load(folder)
         if found is None and (folder / MANIFEST).exists():
             _log.error(line("merge state damaged", folder=folder, reason="its list of files"))
@@ -136,7 +144,7 @@ class MergeStates:
                 return manifest
         raise StateDamaged("merge state: it cannot be made from the chain")
 
-    def _mapped(self, folder: Path, manifest: Manifest) -> list[Segment]:
+    def _mapped(self, folder: Path, manifest: StateManifest) -> list[Segment]:
         return [self._segment(folder, info) for run in manifest.runs for info in run]
 
     def _segment(self, folder: Path, info: SegmentInfo) -> Segment:
@@ -273,7 +281,7 @@ def problem_of(folder: Path, dataset: Dataset, *, deep: bool) -> str | None:
     return None
 
 
-def rebuild(folder: Path, dataset: Dataset) -> Manifest:
+def rebuild(folder: Path, dataset: Dataset) -> StateManifest:
     """Rebuild a state with its key and columns. Raise `StateDamaged`, `StateOutdated`."""
     manifest = load(folder)
     if manifest is None:
@@ -283,16 +291,16 @@ def rebuild(folder: Path, dataset: Dataset) -> Manifest:
     return fresh
 
 
-def _computed(folder: Path, known: Manifest, dataset: Dataset) -> Multihash:
+def _computed(folder: Path, known: StateManifest, dataset: Dataset) -> Multihash:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".check-") as name:
         scratch = Path(name)
         head = Multihash.parse(str(known.head))
         return _content(scratch, _grown(scratch, known.spec, dataset, head))
 
 
-def _grown(folder: Path, spec: StateSpec, dataset: Dataset, head: Multihash) -> Manifest:
+def _grown(folder: Path, spec: StateSpec, dataset: Dataset, head: Multihash) -> StateManifest:
     schema = _schema(spec, dataset)
-    empty = Manifest(spec=spec, head=None)
+    empty = StateManifest(spec=spec, head=None)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".slices-") as copies:
 
         def local(data: DataSlice) -> Path:
@@ -312,7 +320,7 @@ def _schema(spec: StateSpec, dataset: Dataset) -> pa.Schema:
     return pa.schema([known.field(name).with_nullable(True) for name in spec.names])
 
 
-def _content(folder: Path, manifest: Manifest) -> Multihash:
+def _content(folder: Path, manifest: StateManifest) -> Multihash:
     """Return the hash of the rows of the state after merging all runs."""
     mapped = [[Segment.map(folder, info) for info in run] for run in manifest.runs]
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".merged-") as name:

@@ -17,7 +17,7 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ...stores.ports.publications import Listed, Overview
+from ...stores.ports.publications import ListedOverview, Overview
 from ...stores.ports.values import JobStatus
 from ...stores.registers.damages import damages
 from ...stores.registers.publications import overviews
@@ -44,7 +44,7 @@ def bring_up(stores: Stores, *, limit: int = AT_ONCE) -> int:
     return len(due)
 
 
-def overview_now(stores: Stores, listed: Listed) -> Overview:
+def overview_now(stores: Stores, listed: ListedOverview) -> Overview:
     """Return the overview that a list shows of the dataset, as of its head."""
     if listed.overview is not None and listed.overview.head == listed.head:
         return listed.overview

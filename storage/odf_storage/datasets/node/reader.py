@@ -18,7 +18,7 @@ from ...stores.index.sql_blocks import KeptStates, SqlBlockIndex
 from ...stores.registers.access import RoleReads
 from ...stores.registers.accounts import Identities
 from ...stores.registers.following import MirrorReads
-from ..dataset.state_cache import Chain, StateCache, StatesOfReads
+from ..dataset.state_cache import CachedChain, StateCache, StatesOfReads
 
 
 class Reader:
@@ -52,9 +52,9 @@ class Reader:
     def roles(self) -> RoleReads:
         return RoleReads(self._db)
 
-    def chain(self, dataset: DatasetId) -> Chain:
+    def chain(self, dataset: DatasetId) -> CachedChain:
         """Return the chain of a dataset, which need not be on this node."""
-        return Chain(dataset, self.refs, self.blocks, self.states)
+        return CachedChain(dataset, self.refs, self.blocks, self.states)
 
 
 Reading = Callable[[], AbstractContextManager[Reader]]

@@ -51,7 +51,7 @@ def hidden_inputs(
     """
     if state.transform is None:
         return []
-    reader: Reader | None = None
+    reader: RightsReader | None = None
     hidden = []
     for one in state.transform.inputs:
         item = stores.registry.find(one.dataset_ref)
@@ -70,7 +70,7 @@ def has_account_secrets(stores: Stores, entry: DatasetEntry, source: Definition)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class RightsReader:
     """The account in whose name a definition reads, limited by the reach of the token."""
 
     name: Name | None
@@ -102,16 +102,16 @@ class Reader:
         return self.account is not None and self.account.is_admin
 
 
-def reader_of(stores: Stores, entry: DatasetEntry, definition: Definition) -> Reader:
+def reader_of(stores: Stores, entry: DatasetEntry, definition: Definition) -> RightsReader:
     """Return the account in whose name the definition reads, with its present rights."""
     author = author_of(stores, entry, definition)
     if author is None:
         name = entry.alias.account
         account = None if name is None else stores.accounts.find_account(str(name))
-        return Reader(name, account, Reach.NODE, entry.id)
+        return RightsReader(name, account, Reach.NODE, entry.id)
     account = _account(stores, author)
     name = None if account is None else Name(account.name)
-    return Reader(name, account, author.reach, entry.id)
+    return RightsReader(name, account, author.reach, entry.id)
 
 
 def _account(stores: Stores, author: Author) -> Account | None:

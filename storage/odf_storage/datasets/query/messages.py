@@ -36,7 +36,7 @@ MAX_PLANNED_BYTES = 64 << 20
 """Limit of the length in bytes of a frame that a query process sends."""
 
 
-class View(StrEnum):
+class TableView(StrEnum):
     """Views of a dataset as tables; the value follows the name of the dataset, after `@`."""
 
     CHANGELOG = "changelog"
@@ -63,10 +63,10 @@ class Slice(msgspec.Struct, frozen=True, array_like=True):
     end: int
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class QueryTable(msgspec.Struct, frozen=True, kw_only=True):
     """A dataset as of a block. `names` has the table name of each of its views."""
 
-    names: dict[str, View]
+    names: dict[str, TableView]
     schema: Any
     """A `DataSchema` as plain data."""
     offset: str
@@ -105,7 +105,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A query with its datasets, limits and scratch folder."""
 
     query: str
-    tables: list[Table]
+    tables: list[QueryTable]
     skip: int
     limit: int
     form: Form
@@ -120,7 +120,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     confinement: Literal["auto", "require", "off"]
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
+class WantedIndex(msgspec.Struct, frozen=True, array_like=True):
     """A request for a file of the index of a table. The response is a frame with an open file, or
     without one."""
 
@@ -148,7 +148,7 @@ class Why(StrEnum):
     ENGINE = "engine"
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class QueryEnd(msgspec.Struct, frozen=True, kw_only=True):
     """End of the result; without a reason, it is complete."""
 
     why: Why | None = None
@@ -194,4 +194,4 @@ def _own(found: Any) -> str:
         return str(found["before"])
     if found["call"] is None:
         return str(found[0])
-    return f'"{found["text"] or found["quoted"] or found["bare"]}@{View.STATE}"'
+    return f'"{found["text"] or found["quoted"] or found["bare"]}@{TableView.STATE}"'

@@ -34,26 +34,26 @@ from odf_protocol.metadata.schema import (
 from ...stores.keyed.folder import Below
 from ...stores.ports import KeyedStore
 from ..read.view import Outline
-from .messages import Slice, Table, View
+from .messages import QueryTable, Slice, TableView
 
 
 def table_of(
     alias: str,
-    plain: View,
-    views: Collection[View],
+    plain: TableView,
+    views: Collection[TableView],
     outline: Outline,
     *,
     takes_back: bool = True,
     **more: Any,
-) -> Table:
-    """Return the table with views named after `alias`; `more` are the other fields of `Table`.
+) -> QueryTable:
+    """Return the table with views named after `alias`; `more` are the other fields of `QueryTable`.
 
     `plain` is the view that the name alone means. If no row takes another back (`takes_back`), the
     changelog has the facts.
     """
     names = {alias: plain, **{f"{alias}@{view}": view for view in views}}
-    same = {} if takes_back else {View.FACTS: View.CHANGELOG}
-    return Table(
+    same = {} if takes_back else {TableView.FACTS: TableView.CHANGELOG}
+    return QueryTable(
         names={name: same.get(view, view) for name, view in names.items()},
         schema=to_data(schema_of(outline)),
         offset=outline.vocab.offset_column,
@@ -94,11 +94,11 @@ def _optional(kind: DataType) -> DataType:
     return kind if known else DataTypeOption(inner=kind)
 
 
-def base_name(table: Table, number: int) -> str:
+def base_name(table: QueryTable, number: int) -> str:
     """Return the table name of the changelog, the first one of several; if it is not a view of the
     query, a name that no query can write."""
     for name, view in table.names.items():
-        if view is View.CHANGELOG:
+        if view is TableView.CHANGELOG:
             return name
     return f"?changelog {number}?"
 

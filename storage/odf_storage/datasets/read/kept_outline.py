@@ -38,7 +38,7 @@ _log = logging.getLogger("odf.read")
 
 
 @dataclass(frozen=True, slots=True)
-class DataBlock:
+class OutlinedBlock:
     """What an outline needs of a block with data."""
 
     hash: Multihash
@@ -58,7 +58,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
     @classmethod
-    def of(cls, block: DataBlock) -> _Row:
+    def of(cls, block: OutlinedBlock) -> _Row:
         data = block.data
         return cls(
             block.hash.raw,
@@ -71,7 +71,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
             data.size,
         )
 
-    def block(self) -> DataBlock:
+    def block(self) -> OutlinedBlock:
         data = DataSlice(
             logical_hash=Multihash.decode(self.logical_hash),
             physical_hash=Multihash.decode(self.physical_hash),
@@ -79,7 +79,7 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
             size=self.size,
         )
         at = Instant(self.system_time)
-        return DataBlock(Multihash.decode(self.hash), self.sequence_number, at, data)
+        return OutlinedBlock(Multihash.decode(self.hash), self.sequence_number, at, data)
 
 
 class _File(msgspec.Struct, frozen=True, array_like=True):
@@ -96,7 +96,7 @@ class Collected:
     """The blocks that an outline needs, up to a head."""
 
     head: Multihash
-    data: list[DataBlock]
+    data: list[OutlinedBlock]
     others: list[tuple[int, HashedBlock]]
 
 

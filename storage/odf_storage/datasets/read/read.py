@@ -31,7 +31,7 @@ from odf_protocol.multihash import Multihash
 
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
-from ..job_payloads.verify_job import Problem
+from ..job_payloads.verify_job import VerifyProblem
 from ..pruning.bounds import columns_of
 from ..pruning.filters import Filter
 from ..verify.source import ChainSource, HashingSource
@@ -39,8 +39,8 @@ from .rows import (
     CORRECT_FROM,
     RETRACT,
     WHOLE,
-    Cut,
     Projection,
+    RowCut,
     Scan,
     contents,
     is_one_of,
@@ -49,7 +49,7 @@ from .rows import (
 )
 from .scan import (
     NOTHING_KNOWN,
-    Known,
+    KnownBounds,
     Narrowed,
     SliceScan,
     check_columns,
@@ -60,11 +60,11 @@ from .view import View, view_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RowsRequest:
     """A request to read rows. `limit` None: read to the end."""
 
     projection: Projection = Projection.CHANGELOG
-    cut: Cut = WHOLE
+    cut: RowCut = WHOLE
     columns: tuple[str, ...] | None = None
     filters: tuple[Filter, ...] = ()
     """Each row of the result satisfies all of them."""
@@ -79,7 +79,7 @@ class Asked:
         return is_plain and not self.filters
 
 
-def narrowed_for(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> Narrowed:
+def narrowed_for(view: View, asked: RowsRequest, known: KnownBounds = NOTHING_KNOWN) -> Narrowed:
     """Return the slices that have to be opened. Raise `UnknownColumn`, `MalformedFilter`."""
     narrow = narrowed(view, asked.filters, below=asked.projection, known=known)
     keyed = asked.projection is Projection.STATE and view.schema is not None
@@ -88,14 +88,16 @@ def narrowed_for(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> Narr
 
 
 def reading(
-    view: View, asked: Asked
+    view: View, asked: RowsRequest
 ) -> AbstractContextManager[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """As `rows_of`, without known bounds or indices. Raises the errors of `narrowed_for`, too."""
     return rows_of(narrowed_for(view, asked), asked)
 
 
 @contextmanager
-def rows_of(narrow: Narrowed, asked: Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+def rows_of(
+    narrow: Narrowed, asked: RowsRequest
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """Yield schema and rows, in offset order; remove temporary files at the end of the context.
     `narrow` is the result of `narrowed_for` with the same `asked`.
 
@@ -140,7 +142,7 @@ def scanning(view: View) -> Iterator[Scan]:
         yield SliceScan(narrowed(view), Path(folder))
 
 
-def _require_slices(view: View, asked: Asked, skip: int) -> None:
+def _require_slices(view: View, asked: RowsRequest, skip: int) -> None:
     """Check that the slices to be read exist, without reading them, so that a missing slice is an
     error before the first row is sent."""
     if isinstance(view.source, HashingSource):
@@ -148,7 +150,9 @@ def _require_slices(view: View, asked: Asked, skip: int) -> None:
         view.source.require(ObjectKind.DATA, ((data.physical_hash, data.size) for data in some))
 
 
-def _asked_slices(slices: Sequence[DataSlice], asked: Asked, skip: int) -> Iterator[DataSlice]:
+def _asked_slices(
+    slices: Sequence[DataSlice], asked: RowsRequest, skip: int
+) -> Iterator[DataSlice]:
     """Yield the slices that may be read: of a page of a changelog, only those before its end."""
     left = None if asked.limit is None or not asked.is_page else skip + asked.limit
     for data in slices:
@@ -190,7 +194,7 @@ SHOWN_OFFSETS = 10
 """Limit of offsets of one slice that a note lists."""
 
 
-def changelog_notes(source: ChainSource) -> Iterator[Problem]:
+def changelog_notes(source: ChainSource) -> Iterator[VerifyProblem]:
     """Yield a note for each slice with unfounded retractions.
 
     Raises the errors of reading a dataset; the caller has verified before that it is whole.
@@ -206,7 +210,7 @@ def changelog_notes(source: ChainSource) -> Iterator[Problem]:
     for data, offsets in found.items():
         more = ", …" if offsets[SHOWN_OFFSETS:] else ""
         shown = ", ".join(map(str, offsets[:SHOWN_OFFSETS]))
-        yield Problem(
+        yield VerifyProblem(
             kind=UNFOUNDED,
             reason=UNFOUNDED,
             message=f"{len(offsets)} row(s) take back a row that does not stand, at offset "

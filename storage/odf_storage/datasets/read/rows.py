@@ -58,14 +58,14 @@ def dataset_has_no_primary_keys() -> BadInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class RowCut:
     """Latest system time and latest event time of rows, both inclusive; None: no cut."""
 
     system_time: Instant | None = None
     event_time: Instant | None = None
 
 
-WHOLE = Cut()
+WHOLE = RowCut()
 
 
 def project(
@@ -74,7 +74,7 @@ def project(
     projection: Projection,
     *,
     key: Sequence[str] = (),
-    cut: Cut = WHOLE,
+    cut: RowCut = WHOLE,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of the projection in offset order; `columns` None: all columns.
@@ -93,7 +93,7 @@ def project(
 
 
 def _facts(
-    scan: Scan, vocab: Vocab, cut: Cut, columns: Sequence[str] | None
+    scan: Scan, vocab: Vocab, cut: RowCut, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows that stand. If no row takes another back, these are all rows: as few rows as
     `HELD_BYTES` hold are read only once."""
@@ -118,13 +118,13 @@ def _facts(
 
 
 def _changelog(
-    scan: Scan, vocab: Vocab, cut: Cut, columns: Sequence[str] | None
+    scan: Scan, vocab: Vocab, cut: RowCut, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
     for batch in scan(_with(columns, cut, vocab), None):
         yield from _selected(iter([within(batch, vocab, cut)]), columns)
 
 
-def _with(columns: Sequence[str] | None, cut: Cut, vocab: Vocab) -> Sequence[str] | None:
+def _with(columns: Sequence[str] | None, cut: RowCut, vocab: Vocab) -> Sequence[str] | None:
     """Return the columns and those that the cut needs."""
     if columns is None:
         return None
@@ -146,7 +146,7 @@ def _selected(
             yield batch if columns is None else batch.select(list(columns))
 
 
-def within(batch: pa.RecordBatch, vocab: Vocab, cut: Cut) -> pa.RecordBatch:
+def within(batch: pa.RecordBatch, vocab: Vocab, cut: RowCut) -> pa.RecordBatch:
     """Return the rows that the cut keeps."""
     for at, name in (
         (cut.system_time, vocab.system_time_column),
@@ -171,7 +171,7 @@ def _upto(column: pa.Array, at: Instant) -> pa.Array:
 
 
 def live_by_key(
-    scan: Scan, vocab: Vocab, key: Sequence[str], cut: Cut = WHOLE
+    scan: Scan, vocab: Vocab, key: Sequence[str], cut: RowCut = WHOLE
 ) -> np.ndarray[Any, Any]:
     """Return the sorted offsets of the present state: for each key the last row, if it adds.
 
@@ -227,9 +227,9 @@ def _last_of_each(settled: pa.Table | None, pending: list[pa.Table], keys: int) 
 # --- facts ----------------------------------------------------------------------------------
 
 
-def live_facts(scan: Scan, vocab: Vocab, cut: Cut = WHOLE) -> np.ndarray[Any, Any]:
+def live_facts(scan: Scan, vocab: Vocab, cut: RowCut = WHOLE) -> np.ndarray[Any, Any]:
     """Return the sorted offsets of rows that were added and not retracted."""
-    known = Cut(system_time=cut.system_time)
+    known = RowCut(system_time=cut.system_time)
     retracted = _retracted(scan, vocab, known)
     found: list[np.ndarray[Any, Any]] = []
     own = _with([vocab.offset_column, vocab.operation_type_column], cut, vocab)
@@ -239,7 +239,7 @@ def live_facts(scan: Scan, vocab: Vocab, cut: Cut = WHOLE) -> np.ndarray[Any, An
         added = rows.filter(is_one_of(rows, vocab, APPEND, CORRECT_TO))
         if retracted is not None:
             added = _left_of(added, retracted, vocab)
-        happened = within(added, vocab, Cut(event_time=cut.event_time))
+        happened = within(added, vocab, RowCut(event_time=cut.event_time))
         found.append(happened.column(vocab.offset_column).to_numpy().astype(np.int64))
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
@@ -267,7 +267,7 @@ class _Retracted:
         return mask
 
 
-def _retracted(scan: Scan, vocab: Vocab, cut: Cut) -> _Retracted | None:
+def _retracted(scan: Scan, vocab: Vocab, cut: RowCut) -> _Retracted | None:
     """Return the retractions; None if there are none."""
     if not takes_back(scan, vocab):
         return None

@@ -66,7 +66,7 @@ from .view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownBounds:
     """Bounds and indices of slices that are known before they are read."""
 
     bounds: Mapping[str, Sequence[Bounds | None]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Known:
     """Further indices of the view's slices."""
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = KnownBounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def narrowed(
     filters: Sequence[Filter] = (),
     *,
     below: Projection = Projection.CHANGELOG,
-    known: Known = NOTHING_KNOWN,
+    known: KnownBounds = NOTHING_KNOWN,
 ) -> Narrowed:
     """Return the view narrowed to the slices that may have rows of the result.
 

@@ -27,7 +27,7 @@ from ...runtime.clock import without_garbage_collection
 from ...stores.ports.errors import BlockNotFound
 from ..dataset.dataset import Dataset, InvalidInterval
 from ..verify.source import ChainSource, DatasetSource
-from .kept_outline import LONG, Collected, DataBlock, KeptOutline
+from .kept_outline import LONG, Collected, KeptOutline, OutlinedBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -188,7 +188,7 @@ def outline_of_source(source: ChainSource, at: Multihash | None = None) -> Outli
 class _Found:
     """Collects from the blocks what an outline needs."""
 
-    data: list[DataBlock] = field(default_factory=list)
+    data: list[OutlinedBlock] = field(default_factory=list)
     others: list[tuple[int, HashedBlock]] = field(default_factory=list)
     """Blocks of schemas and sources, each with the number of blocks with data before it."""
 
@@ -196,7 +196,7 @@ class _Found:
         match block.event:
             case AddData(new_data=data) | ExecuteTransform(new_data=data) if data is not None:
                 recorded = block.block.system_time
-                self.data.append(DataBlock(block.hash, block.sequence_number, recorded, data))
+                self.data.append(OutlinedBlock(block.hash, block.sequence_number, recorded, data))
             case (
                 SetDataSchema()
                 | AddPushSource()

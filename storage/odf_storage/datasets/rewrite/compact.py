@@ -84,7 +84,7 @@ ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """The present chain, and the steps of the planned chain; both oldest first."""
 
     old: Sequence[HashedBlock]
@@ -100,19 +100,19 @@ class Plan:
         return len(self.old) == len(self.steps) and not self.merges
 
 
-def plan_hard(dataset: Dataset, limits: SliceLimits) -> Plan:
+def plan_hard(dataset: Dataset, limits: SliceLimits) -> CompactionPlan:
     """Plan a hard compaction. Raise `InvalidDatasetKind` for a derivative: its rows could not be
     computed again."""
     if dataset.entry.kind is not DatasetKind.Root:
         raise invalid_dataset_kind(DatasetKind.Root, "hard compaction")
     blocks = dataset.blocks()
-    return Plan(blocks, hard_compaction(blocks, limits))
+    return CompactionPlan(blocks, hard_compaction(blocks, limits))
 
 
 def commit_plan(
     stores: Stores,
     dataset: Dataset,
-    plan: Plan,
+    plan: CompactionPlan,
     slices: dict[tuple[Multihash, ...], DataSlice],
 ) -> HistoryReceipt:
     """Move the head onto the planned chain. Raises as `rewritten` and `swap`."""
@@ -132,7 +132,7 @@ def keep_metadata_only(
     dataset = Dataset(entry, stores)
     for attempt in range(1, ATTEMPTS + 1):
         blocks = dataset.blocks()
-        plan = Plan(blocks, without_data(blocks))
+        plan = CompactionPlan(blocks, without_data(blocks))
         if plan.is_empty or dry_run:
             return described(dataset, plan, head=None, dry_run=dry_run)
         try:
@@ -144,7 +144,7 @@ def keep_metadata_only(
 
 
 def described(
-    dataset: Dataset, plan: Plan, *, head: Multihash | None, dry_run: bool = False
+    dataset: Dataset, plan: CompactionPlan, *, head: Multihash | None, dry_run: bool = False
 ) -> HistoryReceipt:
     """Return the receipt of the plan; `head` is the new head, None if it was not made."""
     old_head = plan.old[-1].hash

@@ -149,7 +149,7 @@ SMALL_BYTES = 1 << 16
 
 
 @dataclass
-class Throttle:
+class CompareThrottle:
     """Limits reading to `rate` bytes per second, with bursts of at most `burst_s` seconds' worth.
 
     `rate` None: no limit.
@@ -171,7 +171,7 @@ class Throttle:
             self.sleep(self._free_at - now)
 
 
-def hash_of(stream: BinaryIO, throttle: Throttle) -> tuple[Multihash, int]:
+def hash_of(stream: BinaryIO, throttle: CompareThrottle) -> tuple[Multihash, int]:
     """Return hash and length in bytes of the rest of a stream, reading it in chunks."""
     state, size = hashlib.sha3_256(), 0
     while chunk := stream.read(CHUNK_BYTES):

@@ -28,8 +28,8 @@ from ..dataset.info import read_info
 from ..integrity.healing import DAMAGED, MISSING, begin_healing, heal_here
 from ..node.naming import RESERVED, first_word
 from ..node.stores import Stores
-from .compare import Throttle, hash_of, read_up_to
-from .marks import Links, LinksUnreadable, Marks, entries, is_kept_file, walk_back
+from .compare import CompareThrottle, hash_of, read_up_to
+from .marks import LinkMarks, LinksUnreadable, Marks, entries, is_kept_file, walk_back
 
 MAX_LISTED = 10_000
 """Limit of problems, and of notes, that a report lists; all are counted."""
@@ -40,7 +40,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class FsckFinding:
     """One problem or note."""
 
     dataset: str
@@ -66,19 +66,19 @@ class FsckReport:
     """Bytes that were read and hashed."""
     problem_count: int = 0
     note_count: int = 0
-    problems: list[Finding] = field(default_factory=list)
-    notes: list[Finding] = field(default_factory=list)
+    problems: list[FsckFinding] = field(default_factory=list)
+    notes: list[FsckFinding] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         return self.problem_count == 0
 
-    def problem(self, finding: Finding) -> None:
+    def problem(self, finding: FsckFinding) -> None:
         self.problem_count += 1
         if len(self.problems) < MAX_LISTED:
             self.problems.append(finding)
 
-    def note(self, finding: Finding) -> None:
+    def note(self, finding: FsckFinding) -> None:
         self.note_count += 1
         if len(self.notes) < MAX_LISTED:
             self.notes.append(finding)
@@ -94,7 +94,7 @@ class FsckOptions:
 
     rehash: bool = True
     """Read and hash every object; otherwise check only that it exists, and its size."""
-    throttle: Throttle = field(default_factory=Throttle)
+    throttle: CompareThrottle = field(default_factory=CompareThrottle)
     quarantine: bool = False
     """Move damaged objects to quarantine, where clients cannot read them."""
     repair: bool = False
@@ -130,7 +130,7 @@ def _check_unregistered(stores: Stores, report: FsckReport, dataset: DatasetId) 
     path = str(dataset_path(dataset))
     if stores.objects.read_ref(dataset, HEAD) is not None:
         message = "a dataset that is not in the index; rebuild the index"
-        finding = Finding(
+        finding = FsckFinding(
             dataset=str(dataset), reason="DatasetNotIndexed", message=message, path=path
         )
         report.problem(finding)
@@ -259,16 +259,16 @@ class _Check:
             return REPAIRED
         return None if missing else self._quarantine(key)
 
-    def _links(self, head: Multihash) -> Links | None:
+    def _links(self, head: Multihash) -> LinkMarks | None:
         """Return the links; None if the chain is too damaged for its schema to be known. Other
         checks report that damage."""
         try:
-            return Links(self.stores, self.entry.id, head, self.stores.objects.open)
+            return LinkMarks(self.stores, self.entry.id, head, self.stores.objects.open)
         except (BlockNotFound, BlockDamaged, ChainRuleBroken):
             self.whole = False
             return None
 
-    def _check_linked(self, block: HashedBlock, links: Links | None) -> None:
+    def _check_linked(self, block: HashedBlock, links: LinkMarks | None) -> None:
         """Check the objects that rows of the block's slice link to. If the slice cannot be read,
         the check of the dataset is not `whole`, so that no orphans are noted."""
         try:
@@ -373,7 +373,7 @@ class _Check:
 
     def _problem(self, reason: str, message: str, **more: Any) -> None:
         alias = str(self.entry.alias)
-        self.report.problem(Finding(dataset=alias, reason=reason, message=message, **more))
+        self.report.problem(FsckFinding(dataset=alias, reason=reason, message=message, **more))
 
     def _size(self, key: ObjectKey) -> int | None:
         info = self.stores.objects.stat(key)
@@ -401,14 +401,14 @@ def _difference(actual: int | None, declared: int) -> tuple[str, str] | None:
     return None
 
 
-def _reserved(entry: DatasetEntry) -> Finding:
+def _reserved(entry: DatasetEntry) -> FsckFinding:
     """Return the note for a dataset whose name was reserved after its creation."""
     message = "some of its addresses are the node's own: rename it, or what lies below them"
-    return Finding(dataset=str(entry.alias), reason="ReservedName", message=message)
+    return FsckFinding(dataset=str(entry.alias), reason="ReservedName", message=message)
 
 
-def _orphan(dataset: str, info: ObjectInfo) -> Finding:
-    return Finding(
+def _orphan(dataset: str, info: ObjectInfo) -> FsckFinding:
+    return FsckFinding(
         dataset=dataset,
         reason="Orphan",
         message=f"nothing names this {info.key.kind} object of {info.size} bytes",

@@ -85,7 +85,7 @@ class LinksUnreadable(Damaged):
         super().__init__(f"slice {data} cannot be read for what it links to: {why}"[:500])
 
 
-class Links:
+class LinkMarks:
     """The links of the slices of a chain up to `head`. `opened` opens a slice."""
 
     def __init__(
@@ -120,7 +120,7 @@ class LinkMarker:
     """Marks the objects that the slices of a chain link to; verifies the hash of each slice."""
 
     def __init__(self, stores: Stores, dataset: DatasetId, head: Multihash) -> None:
-        self._links = Links(stores, dataset, head, lambda key: open_hashed(stores, key))
+        self._links = LinkMarks(stores, dataset, head, lambda key: open_hashed(stores, key))
 
     def mark(self, block: HashedBlock, marks: Marks) -> None:
         """Mark the objects that a block links to. Raise `LinksUnreadable`."""

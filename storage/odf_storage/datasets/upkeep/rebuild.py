@@ -54,7 +54,7 @@ Row = tuple[bytes, bytes, int, bytes | None, str, bytes]
 Read = Callable[[], list[Row]]
 
 
-class Batch:
+class RebuiltBatch:
     """A call that reads blocks, here or in another process; it needs no further arguments."""
 
     def __init__(self, read: Callable[..., list[Row]], *arguments: object) -> None:
@@ -70,7 +70,7 @@ def batches(objects: ObjectStore, dataset: DatasetId) -> Iterator[Read]:
         folder = str(local.folder(dataset, ObjectKind.BLOCK))
         names = _names(folder)
         while some := list(islice(names, BATCH)):
-            yield Batch(read_files, folder, dataset.key, some)
+            yield RebuiltBatch(read_files, folder, dataset.key, some)
         return
     found = (
         (info.key.hash.raw, info.size)
@@ -78,7 +78,7 @@ def batches(objects: ObjectStore, dataset: DatasetId) -> Iterator[Read]:
         if info.key.kind is ObjectKind.BLOCK
     )
     while stored := list(islice(found, BATCH)):
-        yield Batch(read_objects, objects, dataset.key, stored)
+        yield RebuiltBatch(read_objects, objects, dataset.key, stored)
 
 
 def _names(folder: str) -> Iterator[str]:

@@ -18,7 +18,14 @@ from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
 from ..contents.named_objects import NamedObject, named_objects
 from ..contents.slices import Finding
-from ..job_payloads.verify_job import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Problem
+from ..job_payloads.verify_job import (
+    DAMAGED,
+    KIND_OF_OBJECT,
+    UNCLEAR,
+    VALID,
+    CheckedBlock,
+    VerifyProblem,
+)
 from .objects import Checks, Claim, ObjectCheck, Verdict
 from .source import ObjectSource
 from .stages import Split
@@ -48,9 +55,9 @@ class BlockFindings:
     size: int = 0
     records: int = 0
     """Number of rows that were hashed and are right."""
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)
-    warnings: list[Problem] = field(default_factory=list)
+    problems: list[VerifyProblem] = field(default_factory=list)
+    notes: list[VerifyProblem] = field(default_factory=list)
+    warnings: list[VerifyProblem] = field(default_factory=list)
 
 
 def splits_of(
@@ -152,8 +159,8 @@ def described(block: DataBlock, *, objects: str | None = None) -> CheckedBlock:
     )
 
 
-def _problem(block: DataBlock, named: NamedObject, found: Finding) -> Problem:
-    return Problem(
+def _problem(block: DataBlock, named: NamedObject, found: Finding) -> VerifyProblem:
+    return VerifyProblem(
         kind=KIND_OF_OBJECT[named.kind],
         reason=found.reason,
         message=found.message,

@@ -19,7 +19,7 @@ from ...stores.ports.values import ObjectKind
 from ..contents.linked import readable_links
 from ..contents.named_objects import NamedObject, named_objects
 from ..dataset.info import read_anywhere
-from ..job_payloads.verify_job import KIND_OF_OBJECT, Problem
+from ..job_payloads.verify_job import KIND_OF_OBJECT, VerifyProblem
 from .data import DataBlock
 from .objects import Passing
 from .source import ObjectSource
@@ -32,7 +32,7 @@ ANY_SIZE = 1 << 62
 """No limit: no block declares the size of a linked object."""
 Hashed = tuple[int, bytes | None]
 """Size of an object in bytes, and its digest; None if the object is missing."""
-Verdict = tuple[int, Problem | None]
+Verdict = tuple[int, VerifyProblem | None]
 """Number of bytes that were read, and the problem, if any."""
 
 
@@ -99,7 +99,7 @@ def _dropped(_: bytes) -> None:
     """Ignore bytes that are not needed again."""
 
 
-def _judged(block: DataBlock, linked: Multihash, digest: bytes | None) -> Problem | None:
+def _judged(block: DataBlock, linked: Multihash, digest: bytes | None) -> VerifyProblem | None:
     if digest is None:
         return _problem(block, linked, MISSING, "rows link to it, and it is not there")
     actual = Multihash(SHA3_256, digest)
@@ -109,8 +109,8 @@ def _judged(block: DataBlock, linked: Multihash, digest: bytes | None) -> Proble
     return _problem(block, linked, DAMAGED, message)
 
 
-def _problem(block: DataBlock, linked: Multihash, reason: str, message: str) -> Problem:
-    return Problem(
+def _problem(block: DataBlock, linked: Multihash, reason: str, message: str) -> VerifyProblem:
+    return VerifyProblem(
         kind=KIND_OF_OBJECT[ObjectKind.DATA],
         reason=reason,
         message=message,

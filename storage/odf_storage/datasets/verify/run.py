@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from odf_protocol.chain.definition_rules import ChainRuleBroken
-from odf_protocol.chain.rules import Origin
+from odf_protocol.chain.rules import RuleOrigin
 from odf_protocol.chain.rules import report as broken_rules
 from odf_protocol.chain.schema_evolution import declared_links
 from odf_protocol.codec.blocks import decode_block, peek_block
@@ -39,7 +39,7 @@ from ...stores.ports.values import ObjectKind
 from ..contents.named_objects import named_objects
 from ..dataset.dataset import InvalidInterval
 from ..job_payloads.verify_job import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
-from ..job_payloads.verify_job import Problem as Problem
+from ..job_payloads.verify_job import VerifyProblem as Problem
 from ..job_payloads.verify_job import VerifyReport as VerifyReport
 from .data import DataBlock, check_blocks, described, splits_of
 from .linked import check_linked
@@ -134,7 +134,7 @@ def verify_chain(
     blocks = _forward(findings, path, wanted, sound=sound)
     if sound:
         for broken in broken_rules(blocks, limit=MAX_PROBLEMS):
-            if broken.origin == Origin.OURS:
+            if broken.origin == RuleOrigin.OURS:
                 findings.warnings.append(_broken_rule(broken))
             else:
                 findings.add(_broken_rule(broken))

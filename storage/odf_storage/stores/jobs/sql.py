@@ -35,7 +35,7 @@ from ..sql.engine import reading, writing
 from ..sql.publishing import rejected_rows, request_keys
 from ..sql.tables import jobs
 from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
-from .sql_claim import RaceLost, Turns, after_lease, claim_rows
+from .sql_claim import AccountRotation, RaceLost, after_lease, claim_rows
 from .sql_rows import (
     OPEN,
     SHOWN,
@@ -74,7 +74,7 @@ class JobQueue:
         self._engine = engine
         self._clock = clock
         self._wake_up = wake_up or MemoryWakeUp()
-        self._turns = Turns()
+        self._turns = AccountRotation()
         self._submitter = Submitter(engine, clock, self._wake_up)
 
     def submit(self, spec: JobSpec) -> JobId:

@@ -64,7 +64,7 @@ class Candidate:
         return self.rested is not None and now.ns < self.rested.ns + GIVES_WAY_S * 10**9
 
 
-class Turns:
+class AccountRotation:
     """Turns that this process remembers. A new instance starts with the oldest job."""
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class Startable:
 
 
 def startable(
-    db: sa.Connection, kinds: Sequence[str], now: Instant, turns: Turns, *, most: int
+    db: sa.Connection, kinds: Sequence[str], now: Instant, turns: AccountRotation, *, most: int
 ) -> Startable:
     """Return jobs that may start, in the order of turns: `most`, or more if it found more."""
     look_ahead = max(most, LOOK_AHEAD)
@@ -275,7 +275,7 @@ def claim_rows(
     worker: str,
     kinds: Sequence[str],
     now: Instant,
-    turns: Turns,
+    turns: AccountRotation,
     *,
     lease: timedelta,
     group_sizes: Mapping[str, int],

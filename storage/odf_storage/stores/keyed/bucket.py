@@ -22,7 +22,7 @@ from ..objects.s3_bucket import (
 )
 from ..objects.s3_stream import READ_BYTES, open_stream
 from ..ports.errors import KeyedFileTooLarge, KeyNotFound, SwapLost
-from ..ports.keyed import Content, KeyInfo, LinkSource
+from ..ports.keyed import KeyedContent, KeyInfo, LinkSource
 
 SPOOL_BYTES = 16 << 20
 """Files up to this size are kept in memory while they are written."""
@@ -34,7 +34,7 @@ class BucketKeyedStore:
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
 
-    def read(self, key: str, *, most: int) -> Content | None:
+    def read(self, key: str, *, most: int) -> KeyedContent | None:
         try:
             answer = self._bucket.call("get_object", key)
         except KeyMissing:
@@ -46,7 +46,7 @@ class BucketKeyedStore:
                 raw: bytes = body.read()
             except FAILURES as error:
                 translate("get_object", error)
-        return Content(raw, answer["ETag"], Instant.from_datetime(answer["LastModified"]))
+        return KeyedContent(raw, answer["ETag"], Instant.from_datetime(answer["LastModified"]))
 
     def open(self, key: str) -> BinaryIO:
         try:

@@ -27,7 +27,7 @@ from ..objects import files
 from ..objects.layout import PENDING_PREFIX
 from ..ports import KeyedStore
 from ..ports.errors import KeyedFileTooLarge, KeyNotFound, KeyRefused, SwapLost
-from ..ports.keyed import Content, KeyInfo, LinkSource
+from ..ports.keyed import KeyedContent, KeyInfo, LinkSource
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -43,7 +43,7 @@ class FolderKeyedStore:
         self.root = root
         self._durable = durable
 
-    def read(self, key: str, *, most: int) -> Content | None:
+    def read(self, key: str, *, most: int) -> KeyedContent | None:
         try:
             with self.open(key) as stream:
                 raw = stream.read(most + 1)
@@ -52,7 +52,7 @@ class FolderKeyedStore:
             return None
         if len(raw) > most:
             raise KeyedFileTooLarge(key, most)
-        return Content(raw, _tag(raw), Instant(modified))
+        return KeyedContent(raw, _tag(raw), Instant(modified))
 
     def open(self, key: str) -> BinaryIO:
         with _naming(key):
@@ -179,7 +179,7 @@ class Below:
     def __init__(self, store: KeyedStore, folder: str) -> None:
         self._store, self._prefix = store, f"{folder}/"
 
-    def read(self, key: str, *, most: int) -> Content | None:
+    def read(self, key: str, *, most: int) -> KeyedContent | None:
         return self._store.read(self._key(key), most=most)
 
     def open(self, key: str) -> BinaryIO:

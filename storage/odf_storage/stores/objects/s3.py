@@ -61,7 +61,7 @@ from .layout import (
 )
 from .s3_age import CONDEMNED, RENEWED, Ages
 from .s3_bucket import Bucket, KeyMissing, PreconditionLost, StoreUnavailable, UploadGone
-from .s3_obstore import Found
+from .s3_obstore import FoundObject
 from .s3_stream import READ_BYTES, open_stream
 from .side_by_side import SideBySide
 
@@ -383,7 +383,7 @@ class S3ObjectStore:
         with suppress(NodeError):
             self.bucket.call("abort_multipart_upload", name, UploadId=upload)
 
-    def _promote(self, key: ObjectKey, unverified: Found) -> ObjectInfo:
+    def _promote(self, key: ObjectKey, unverified: FoundObject) -> ObjectInfo:
         """Hash the staged content, copy exactly that content, and always invalidate the URL."""
         content = _Hashing(_chunks(self.bucket, unverified))
         try:
@@ -395,7 +395,7 @@ class S3ObjectStore:
         self._spend(unverified)
         return ObjectInfo(key, content.size)
 
-    def _copy(self, unverified: Found, key: ObjectKey) -> None:
+    def _copy(self, unverified: FoundObject, key: ObjectKey) -> None:
         with suppress(PreconditionLost):
             self._copy_to(key, unverified.name, unverified.etag)
             return
@@ -413,7 +413,7 @@ class S3ObjectStore:
             IfNoneMatch="*",
         )
 
-    def _spend(self, unverified: Found) -> None:
+    def _spend(self, unverified: FoundObject) -> None:
         """Replace the staged upload by an empty object, so that its key stays taken."""
         if unverified.size:
             self.bucket.call("put_object", unverified.name, Body=b"")
@@ -479,7 +479,7 @@ def _chain(first: bytes, second: bytes, rest: Iterator[bytes]) -> Iterator[bytes
     yield from rest
 
 
-def _chunks(bucket: Bucket, unverified: Found) -> Iterator[bytes]:
+def _chunks(bucket: Bucket, unverified: FoundObject) -> Iterator[bytes]:
     with open_stream(bucket, unverified.name, etag=unverified.etag) as stream:
         while chunk := stream.read(READ_BYTES):
             yield chunk

@@ -27,7 +27,7 @@ from urllib3.exceptions import HTTPError
 from odf_protocol.errors import BadInput, Conflict, NodeError, NodeFault, NotFound, Unavailable
 
 from .layout import StorageFull
-from .s3_obstore import BrokeOff, Found, Obstore
+from .s3_obstore import BrokeOff, FoundObject, Obstore
 
 Answer = dict[str, Any]
 
@@ -191,14 +191,14 @@ class Bucket:
         """Return the size in bytes of the object. Raises `KeyMissing`, and as `call`."""
         return self.stat(name).size
 
-    def stat(self, name: str) -> Found:
+    def stat(self, name: str) -> FoundObject:
         """Return facts about the object under the key. Raises the same errors as `size`."""
         if self.obstore is not None and (found := self.obstore.stat(name)) is not None:
             return found
         try:
             answer = self.call("head_object", name)
             size = int(answer["ContentLength"])
-            return Found(name, size, answer["ETag"], answer["LastModified"])
+            return FoundObject(name, size, answer["ETag"], answer["LastModified"])
         except KeyUnsure:
             self.call("get_object", name)["Body"].close()  # has a body that identifies the server
             raise StoreUnavailable("head_object", "two answers that do not agree") from None
@@ -223,7 +223,7 @@ class Bucket:
         """Return the key in the form that a copy needs as its source."""
         return {"Bucket": self.location.bucket, "Key": self.location.prefix + name}
 
-    def walk_folder(self, folder: str) -> Iterator[Found]:
+    def walk_folder(self, folder: str) -> Iterator[FoundObject]:
         """As `walk` with `folder/`, but empty parts of key names may be missing in the result."""
         last = None
         if self.obstore is not None:
@@ -234,14 +234,14 @@ class Bucket:
                 return
         yield from self.walk(f"{folder}/", after=last)
 
-    def walk(self, start: str, *, after: str | None = None) -> Iterator[Found]:
+    def walk(self, start: str, *, after: str | None = None) -> Iterator[FoundObject]:
         """Yield every key that begins with `start`, in order, only those after `after`."""
         more: Answer = {} if after is None else {"StartAfter": self.location.prefix + after}
         while True:
             page = self.call("list_objects_v2", Prefix=self.location.prefix + start, **more)
             for item in page.get("Contents", ()):
                 name = str(item["Key"]).removeprefix(self.location.prefix)
-                yield Found(name, int(item["Size"]), item["ETag"], item["LastModified"])
+                yield FoundObject(name, int(item["Size"]), item["ETag"], item["LastModified"])
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}
@@ -325,7 +325,7 @@ def _obstore(session: Any, client: Any, location: S3Location, limits: S3Limits) 
         translate("connect", error)
 
 
-def _first(found: Iterator[Found], count: int) -> list[Found]:
+def _first(found: Iterator[FoundObject], count: int) -> list[FoundObject]:
     return [item for _, item in zip(range(count), found, strict=False)]
 
 

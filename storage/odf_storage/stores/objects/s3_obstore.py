@@ -45,7 +45,7 @@ class BrokeOff(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundObject:
     """A key in a listing, below the prefix. `size` is in bytes."""
 
     name: str
@@ -54,7 +54,7 @@ class Found:
     modified: datetime
 
 
-class Body:
+class BucketBody:
     """The body of a response, in pieces. It ends early if the connection breaks."""
 
     def __init__(self, answer: Any) -> None:
@@ -121,7 +121,7 @@ class Obstore:
             client_options=options,
         )
 
-    def get(self, name: str, *, offset: int = 0, etag: str | None = None) -> Body | None:
+    def get(self, name: str, *, offset: int = 0, etag: str | None = None) -> BucketBody | None:
         """Return the object from `offset` on; with `etag` only that content. None on failure."""
         options: Any = {} if etag is None else {"if_match": etag}
         if offset:
@@ -129,11 +129,11 @@ class Obstore:
         if not _can(name):
             return None
         try:
-            return Body(self._store.get(self._prefix + name, options=options))
+            return BucketBody(self._store.get(self._prefix + name, options=options))
         except NOTHING:
             return None
 
-    def stat(self, name: str) -> Found | None:
+    def stat(self, name: str) -> FoundObject | None:
         """Return facts about the object under the key; None on failure."""
         if not _can(name):
             return None
@@ -154,7 +154,7 @@ class Obstore:
             return None
         return True
 
-    def walk(self, folder: str) -> Iterator[Found]:
+    def walk(self, folder: str) -> Iterator[FoundObject]:
         """Yield keys below a folder, in order. Raises `BrokeOff` if the listing is incomplete."""
         if not _can(folder):
             raise BrokeOff
@@ -164,9 +164,9 @@ class Obstore:
         except NOTHING:
             raise BrokeOff from None
 
-    def _found(self, seen: Any) -> Found:
+    def _found(self, seen: Any) -> FoundObject:
         name = str(seen["path"]).removeprefix(self._prefix)
-        return Found(name, seen["size"], seen["e_tag"], seen["last_modified"])
+        return FoundObject(name, seen["size"], seen["e_tag"], seen["last_modified"])
 
     def _current(self) -> Any:
         frozen = self._credentials.get_frozen_credentials()

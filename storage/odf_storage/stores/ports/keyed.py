@@ -20,7 +20,7 @@ from .values import BucketPlace
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class KeyedContent:
     """A small file. The tag changes whenever the content changes."""
 
     raw: bytes
@@ -54,7 +54,7 @@ class KeyedReads(Protocol):
     Every method raises `KeyRefused` for a key that the store cannot have.
     """
 
-    def read(self, key: str, *, most: int) -> Content | None:
+    def read(self, key: str, *, most: int) -> KeyedContent | None:
         """Return a whole file of up to `most` bytes, or None. Raises `KeyedFileTooLarge`."""
 
     def open(self, key: str) -> BinaryIO:

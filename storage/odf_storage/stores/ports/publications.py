@@ -59,7 +59,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedOverview:
     """A dataset in a list. The overview may lag behind the head; None if there is none yet."""
 
     entry: DatasetEntry
@@ -91,7 +91,7 @@ class SortBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedOverviews:
     """Filter for a list of datasets. A field that is None does not restrict the list."""
 
     readable: Readable
@@ -104,7 +104,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ListOrder:
     """How a list is ordered."""
 
     by: SortBy = SortBy.NAME

@@ -28,13 +28,13 @@ from ..ports.errors import DatasetNotFound, publication_name_taken
 from ..ports.following import Problem
 from ..ports.publications import (
     After,
-    Listed,
-    Order,
+    ListedOverview,
+    ListOrder,
     Overview,
     PublishedDataset,
     Readable,
     SortBy,
-    Wanted,
+    WantedOverviews,
 )
 from ..ports.values import JobId, Visibility
 from ..sql.engine import insert_new, reading, storable, writing
@@ -322,13 +322,13 @@ class OverviewStore:
 
     def page(
         self,
-        wanted: Wanted,
-        order: Order = Order(),
+        wanted: WantedOverviews,
+        order: ListOrder = ListOrder(),
         *,
         after: After | None = None,
         skip: int = 0,
         limit: int = 100,
-    ) -> Sequence[Listed]:
+    ) -> Sequence[ListedOverview]:
         """Return up to `limit` datasets after position `after`, skipping the first `skip`."""
         if after is not None and not storable(after.alias):
             return []
@@ -351,7 +351,7 @@ class OverviewStore:
         with reading(self._engine) as db:
             return [_listed(row) for row in db.execute(query).mappings()]
 
-    def count(self, wanted: Wanted) -> int:
+    def count(self, wanted: WantedOverviews) -> int:
         """Return the number of datasets on all pages together."""
         query = sa.select(sa.func.count()).select_from(datasets).where(*_conditions(wanted))
         with reading(self._engine) as db:
@@ -385,7 +385,7 @@ class OverviewStore:
                 db.execute(sa.insert(overview_words), words)
 
 
-def _conditions(wanted: Wanted) -> list[sa.ColumnElement[bool]]:
+def _conditions(wanted: WantedOverviews) -> list[sa.ColumnElement[bool]]:
     made = [_readable(wanted.readable), *(_has(word) for word in wanted.words)]
     if wanted.kind is not None:
         made.append(_D.kind == wanted.kind.value)
@@ -427,13 +427,13 @@ def _equals(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
     return column == text if storable(text) else sa.false()
 
 
-def _ordered(order: Order) -> list[sa.ColumnElement[Any]]:
+def _ordered(order: ListOrder) -> list[sa.ColumnElement[Any]]:
     value = _VALUES.get(order.by, _D.alias_folded)
     first = value.desc() if order.descending else value.asc()
     return [first] if order.by is SortBy.NAME else [first, _D.alias_folded]
 
 
-def _behind(order: Order, after: After) -> sa.ColumnElement[bool]:
+def _behind(order: ListOrder, after: After) -> sa.ColumnElement[bool]:
     alias, behind = _D.alias_folded, _D.alias_folded > after.alias
     if order.by is SortBy.NAME:
         return alias < after.alias if order.descending else behind
@@ -462,9 +462,9 @@ def keyword_word(text: str) -> str:
     return " ".join(text.casefold().split())[:MAX_WORD_COLUMN_CHARS]
 
 
-def _listed(row: sa.RowMapping) -> Listed:
+def _listed(row: sa.RowMapping) -> ListedOverview:
     overview = None
     if row[_O.dataset] is not None:
         said = {name: row[_O[name]] for name in _SAID}
         overview = Overview(**{**said, "keywords": tuple(said["keywords"])})
-    return Listed(entry_of(row), row["its_head"], overview)
+    return ListedOverview(entry_of(row), row["its_head"], overview)

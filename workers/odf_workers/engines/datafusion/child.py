@@ -5,8 +5,8 @@ and kills a process that exceeds one. `Rules` has the limits that the kernel enf
 
 The messages between a worker and its process for a query on DataFusion.
 
-Each message is one frame. The worker sends a `Question`. The process answers with a `Head`, batches
-and an `End`; or with an `End` alone.
+Each message is one frame. The worker sends an `EngineQuestion`. The process answers with a
+`ResultHead`, batches and an `End`; or with an `End` alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import msgspec
 from odf_storage.runtime.processes import PID, end_forked, ending_signal
 
 from ...confine import environment, program
-from ..port.port import Listener
+from ..port.port import EngineListener
 
 START_S = 120.0
 """Seconds that a process may take to start; the first one waits until the engine is loaded."""
@@ -95,7 +95,7 @@ class Spawner:
                 self._asks = self._started()
 
     @contextmanager
-    def child(self, watch: Watch, listener: Listener) -> Iterator[Child]:
+    def child(self, watch: Watch, listener: EngineListener) -> Iterator[Child]:
         """Start a process; it is ended when the block ends.
 
         Raises:
@@ -110,7 +110,7 @@ class Spawner:
             yield child
 
     @contextmanager
-    def _begotten(self, watch: Watch, listener: Listener) -> Iterator[Child]:
+    def _begotten(self, watch: Watch, listener: EngineListener) -> Iterator[Child]:
         ours, theirs = socket.socketpair()
         told, tells = os.pipe()
         try:
@@ -177,7 +177,7 @@ class Child:
     """One process. It may take `START_S` to start; then the limits of `watch` apply."""
 
     def __init__(
-        self, connection: socket.socket, told: int, watch: Watch, listener: Listener
+        self, connection: socket.socket, told: int, watch: Watch, listener: EngineListener
     ) -> None:
         self._connection, self._told = connection, told
         self._watch, self._listener = watch, listener
@@ -289,7 +289,7 @@ class Child:
 QUESTION, HEAD, BATCH, END = b"Q", b"H", b"B", b"E"
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class TableSource(msgspec.Struct, frozen=True, kw_only=True):
     """A view over Parquet files. `columns` are its columns in their order; None means all."""
 
     name: str
@@ -306,10 +306,10 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     alias: str | None = None
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class EngineQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """The query, the rules of confinement, and the folder for spilled rows."""
 
-    sources: list[Source]
+    sources: list[TableSource]
     steps: list[Step]
     rules: str
     spill: str
@@ -321,7 +321,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The operation column of the result, if the sources have rows that are changes."""
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class ResultHead(msgspec.Struct, frozen=True, kw_only=True):
     schema: bytes
     """The Arrow schema of the rows, serialized."""
     splits: bool = False

@@ -35,13 +35,13 @@ from odf_protocol.metadata.events import (
 from odf_protocol.typed import decode_json
 
 from ...confine import Mode, Rules, program_reads
-from ..iteration.transform import Computed, Work, execute
+from ..iteration.transform import ComputedResult, Work, execute
 from ..port.port import (
     INPUT,
     QUERY_SECONDS,
     QUIET,
+    EngineListener,
     InvalidQuery,
-    Listener,
     QueryTooSlow,
     blamed_on,
     not_incremental,
@@ -57,11 +57,11 @@ from .child import (
     Child,
     ChildGone,
     End,
-    Head,
-    Question,
-    Source,
+    EngineQuestion,
+    ResultHead,
     Spawner,
     Step,
+    TableSource,
     TooLate,
     TooMuchMemory,
     Watch,
@@ -129,10 +129,10 @@ class DataFusionEngine:
         self._spawner.prepare()
 
     def execute_raw_query(
-        self, request: RawQueryRequest, listener: Listener = QUIET
+        self, request: RawQueryRequest, listener: EngineListener = QUIET
     ) -> RawQueryResponse:
         output = Path(request.output_data_path)
-        source = Source(name=INPUT, paths=list(request.input_data_paths))
+        source = TableSource(name=INPUT, paths=list(request.input_data_paths))
         try:
             steps = self._steps(steps_of(request.transform))
             with (
@@ -147,7 +147,7 @@ class DataFusionEngine:
         return RawQueryResponseSuccess(num_records=count)
 
     def execute_transform(
-        self, request: TransformRequest, listener: Listener = QUIET
+        self, request: TransformRequest, listener: EngineListener = QUIET
     ) -> TransformResponse:
         folder = Path(request.new_data_path).parent
         try:
@@ -156,19 +156,19 @@ class DataFusionEngine:
                 ExitStack() as children,
             ):
 
-                def compute(work: Work) -> Computed:
+                def compute(work: Work) -> ComputedResult:
                     return self._compute(work, spill, children)
 
                 return execute(request, compute, listener, carried=False)
         except EngineBroken as broken:
             return TransformResponseInternalError(message=str(broken))
 
-    def _compute(self, work: Work, spill: str, children: ExitStack) -> Computed:
+    def _compute(self, work: Work, spill: str, children: ExitStack) -> ComputedResult:
         if work.transform.temporal_tables:
             raise not_incremental("temporal tables")
         changes = any(item.has_changes for item in work.inputs)
         sources = [
-            Source(
+            TableSource(
                 name=item.alias,
                 paths=[str(item.path)],
                 columns=item.schema.names,
@@ -187,7 +187,7 @@ class DataFusionEngine:
                 operation=work.vocab.operation_type_column if changes else None,
             )
         )
-        return Computed(
+        return ComputedResult(
             schema=answer.schema, batches=answer.batches(), splits_corrections=answer.head.splits
         )
 
@@ -200,10 +200,10 @@ class DataFusionEngine:
     @contextmanager
     def _asked(
         self,
-        sources: list[Source],
+        sources: list[TableSource],
         steps: list[Step],
         spill: str,
-        listener: Listener,
+        listener: EngineListener,
         **more: Any,
     ) -> Iterator[_Answer]:
         """Start a process for the question and yield its answer. The process is ended when the
@@ -214,7 +214,7 @@ class DataFusionEngine:
             EngineBroken: the process failed.
         """
         limits = self._limits
-        question = Question(
+        question = EngineQuestion(
             sources=sources,
             steps=steps,
             rules=self._rules(sources, spill).text(),
@@ -229,7 +229,7 @@ class DataFusionEngine:
             child.send(QUESTION, encoded(question))
             yield _Answer(child, limits)
 
-    def _rules(self, sources: list[Source], spill: str) -> Rules:
+    def _rules(self, sources: list[TableSource], spill: str) -> Rules:
         limits = self._limits
         paths = [str(Path(path).resolve()) for source in sources for path in source.paths]
         return Rules(
@@ -252,7 +252,7 @@ class _Answer:
         if kind == END:
             self._check(content)
             raise EngineBroken("the process of the query said nothing")
-        self.head = decode_json(bytes(content), Head)
+        self.head = decode_json(bytes(content), ResultHead)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(self.head.schema))
 
     def batches(self) -> Iterator[pa.RecordBatch]:

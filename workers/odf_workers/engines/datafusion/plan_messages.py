@@ -74,7 +74,7 @@ EXPRESSIONS: Mapping[int, Sequence[Path]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PlanNode:
     """Where the nodes below and the expressions are in a node."""
 
     below: Sequence[int] = (1,)
@@ -83,24 +83,24 @@ class Node:
     """Where it names itself as a table."""
 
 
-NODES: Mapping[int, Node] = {
-    1: Node(below=(), name=(14, 1, 1)),  # files
-    PROJECTION: Node(expressions=((2,),)),
-    4: Node(expressions=((2,),)),  # filter
-    5: Node(),  # limit
-    AGGREGATE: Node(expressions=((2,), (3,))),
-    JOIN: Node(below=(1, 2), expressions=((5,), (6,), (8,))),
-    SORT: Node(expressions=((2, 1),)),
-    10: Node(below=()),  # one row without columns
-    WINDOW: Node(expressions=((2,),)),
-    16: Node(below=(), expressions=((2,),)),  # VALUES
-    19: Node(),  # UNION ALL
-    21: Node(name=(3, 1, 1)),  # a table with an alias
-    DISTINCT: Node(),
-    DISTINCT_ON: Node(below=(4,), expressions=((1,), (2,), (3, 1))),  # DISTINCT ON
-    30: Node(),  # UNNEST
-    31: Node(below=(2, 3)),  # a recursive query
-    32: Node(below=()),  # the rows so far of a recursive query
+NODES: Mapping[int, PlanNode] = {
+    1: PlanNode(below=(), name=(14, 1, 1)),  # files
+    PROJECTION: PlanNode(expressions=((2,),)),
+    4: PlanNode(expressions=((2,),)),  # filter
+    5: PlanNode(),  # limit
+    AGGREGATE: PlanNode(expressions=((2,), (3,))),
+    JOIN: PlanNode(below=(1, 2), expressions=((5,), (6,), (8,))),
+    SORT: PlanNode(expressions=((2, 1),)),
+    10: PlanNode(below=()),  # one row without columns
+    WINDOW: PlanNode(expressions=((2,),)),
+    16: PlanNode(below=(), expressions=((2,),)),  # VALUES
+    19: PlanNode(),  # UNION ALL
+    21: PlanNode(name=(3, 1, 1)),  # a table with an alias
+    DISTINCT: PlanNode(),
+    DISTINCT_ON: PlanNode(below=(4,), expressions=((1,), (2,), (3, 1))),  # DISTINCT ON
+    30: PlanNode(),  # UNNEST
+    31: PlanNode(below=(2, 3)),  # a recursive query
+    32: PlanNode(below=()),  # the rows so far of a recursive query
 }
 """The kinds of nodes, with the fields of each."""
 
@@ -213,7 +213,7 @@ def _bare_names(plan: bytes) -> Iterator[bytes]:
         yield from _bare_names(each)
 
 
-def _shape(kind: int) -> Node:
+def _shape(kind: int) -> PlanNode:
     if kind not in NODES:
         raise CannotRebuild(f"a node of the kind {kind}")
     return NODES[kind]

@@ -41,7 +41,7 @@ from ..port.port import (
     blamed_on,
     check_begins_as_query,
 )
-from .child import BATCH, END, FRAME, HEAD, End, Head, Question, Source, encoded
+from .child import BATCH, END, FRAME, HEAD, End, EngineQuestion, ResultHead, TableSource, encoded
 from .meaning import as_sql_means
 from .plan import check_words, forget_functions, judge
 from .plan_messages import CannotFollow, CannotRebuild, has_order, in_total_order, quoted, with_rows
@@ -103,7 +103,7 @@ def prepare() -> None:
 
 def answer(connection: socket.socket) -> None:
     """Read a question from the connection, and answer it."""
-    question = decode_json(_received(connection), Question)
+    question = decode_json(_received(connection), EngineQuestion)
 
     def say(kind: bytes, content: bytes) -> None:
         connection.sendall(FRAME.pack(kind, len(content)))
@@ -112,7 +112,7 @@ def answer(connection: socket.socket) -> None:
     say(END, encoded(_answered(question, say)))
 
 
-def _answered(question: Question, say: Callable[[bytes, bytes], None]) -> End:
+def _answered(question: EngineQuestion, say: Callable[[bytes, bytes], None]) -> End:
     try:
         confine(beside_what_is_there(Rules.of_text(question.rules)))
         head, computed = _computed(question)
@@ -159,7 +159,7 @@ def _status() -> str:
     return Path("/proc/self/status").read_text()
 
 
-def _computed(question: Question) -> tuple[Head, Iterator[pa.RecordBatch]]:
+def _computed(question: EngineQuestion) -> tuple[ResultHead, Iterator[pa.RecordBatch]]:
     context = _context(question)
     steps = [SqlQueryStep(query=step.query, alias=step.alias) for step in question.steps]
     result = meant(context, _last(steps, context, iterates=question.iterates))
@@ -178,11 +178,11 @@ def _computed(question: Question) -> tuple[Head, Iterator[pa.RecordBatch]]:
                 schema = schema.append(pa.field(ROW, pa.int64()))
             except CannotFollow:
                 splits = True
-    head = Head(schema=schema.serialize().to_pybytes(), splits=splits)
+    head = ResultHead(schema=schema.serialize().to_pybytes(), splits=splits)
     return head, batches(result, schema)
 
 
-def _context(question: Question) -> SessionContext:
+def _context(question: EngineQuestion) -> SessionContext:
     runtime = RuntimeEnvBuilder().with_disk_manager_specified(question.spill)
     settings = SETTINGS if question.iterates else _NO_ZONE
     if not _has_floats(question):  # by the number of rows, joins keep the smaller side in memory
@@ -194,12 +194,12 @@ def _context(question: Question) -> SessionContext:
     return context
 
 
-def _has_floats(question: Question) -> bool:
+def _has_floats(question: EngineQuestion) -> bool:
     paths = (path for source in question.sources for path in source.paths)
     return any(has_floats(pq.read_schema(path)) for path in paths)
 
 
-def _read(context: SessionContext, source: Source) -> DataFrame:
+def _read(context: SessionContext, source: TableSource) -> DataFrame:
     """Return a frame over the files, one after the other. With a source number, the rows also have
     the column `ROW`, which is not among the columns of the view."""
     frames = [context.read_parquet(path, parquet_pruning=False) for path in source.paths]

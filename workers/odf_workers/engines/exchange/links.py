@@ -43,14 +43,14 @@ class ExchangeFault(OSError):
     """Error in an executor: the bucket does not respond, or has other bytes than expected."""
 
 
-class Span(NamedTuple):
+class LinkSpan(NamedTuple):
     """Bytes of a file from `start` to before `end`."""
 
     start: int
     end: int
 
 
-Spans = tuple[Span, ...]
+Spans = tuple[LinkSpan, ...]
 """Parts of a file in their order, which do not overlap."""
 
 
@@ -131,7 +131,7 @@ def download(link: str, path: Path, spans: Spans | None = None) -> Multihash:
     return Multihash(SHA3_256, state.digest())
 
 
-def _copied(link: str, span: Span | None, target: BinaryIO, state: Hash) -> Hash:
+def _copied(link: str, span: LinkSpan | None, target: BinaryIO, state: Hash) -> Hash:
     """Download the bytes of a span, or of the whole file, to their position. Return the state of
     the hash with these bytes added. Raise `ExchangeFault`."""
     from urllib3.exceptions import HTTPError  # a dependency of boto3, which is an extra
@@ -357,7 +357,7 @@ def _is_whole(path: Path, file: Loan) -> bool:
     identity = identity_of_file(path.stat())
     if _hashed.get(file.name) == identity:
         return True
-    spans = file.spans or (Span(0, path.stat().st_size),)
+    spans = file.spans or (LinkSpan(0, path.stat().st_size),)
     if str(Multihash.of_chunks(pieces(path, spans))) != file.hash:
         return False
     _hashed[file.name] = identity

@@ -49,7 +49,7 @@ CHANGED = "the bucket has other bytes than an executor wrote"
 _FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
 
 
-class Place(NamedTuple):
+class ExchangePlace(NamedTuple):
     """An object of the bucket, and the hash of its bytes."""
 
     name: str
@@ -60,7 +60,7 @@ class Place(NamedTuple):
 class Kept:
     """A file that stays in the bucket between two jobs."""
 
-    place: Place
+    place: ExchangePlace
     size: int
 
 
@@ -69,7 +69,7 @@ _sent: list[tuple[str, str]] = []
 """URL of the bucket and folder of each set of files that `clear` has to remove."""
 _job: str | None = None
 """Id of the job whose files are sent."""
-_copies: OrderedDict[str, Place] = OrderedDict()
+_copies: OrderedDict[str, ExchangePlace] = OrderedDict()
 """Files of this disk that are copies of objects, by their path."""
 _kept: OrderedDict[str, Kept] = OrderedDict()
 """Files that stay in the bucket, by their digests, the one lent last at the end."""
@@ -102,7 +102,7 @@ def remember(path: Path, name: str, content: Multihash) -> None:
     """Record that a file of this disk is a copy of the object `name` of the bucket, whose hash is
     `content`."""
     with _lock:
-        _copies[str(path)] = Place(name, content)
+        _copies[str(path)] = ExchangePlace(name, content)
         while len(_copies) > REMEMBERED:
             _copies.popitem(last=False)
 
@@ -145,7 +145,7 @@ def lend_spans(url: str, path: Path, parts: Sequence[Spans | None]) -> list[Loan
     return [whole if spans is None else lent[spans] for spans in parts]
 
 
-def lend_object(url: str, place: Place) -> Loan:
+def lend_object(url: str, place: ExchangePlace) -> Loan:
     """Lend an object of the bucket to executors on other machines; it need not exist."""
     return Loan(_bucket(url).presign("get_object", place.name, LINK_TTL), str(place.hash))
 
@@ -237,7 +237,7 @@ def failed(error: Exception) -> Unavailable | None:
     return None if found is None else Unavailable("ExchangeFailed", found[1])
 
 
-def _is_fresh(url: str, place: Place) -> bool:
+def _is_fresh(url: str, place: ExchangePlace) -> bool:
     """Return whether the bucket still has the file, and no cleanup will remove it soon."""
     from odf_storage.stores.objects.s3_bucket import KeyMissing
 
@@ -248,12 +248,12 @@ def _is_fresh(url: str, place: Place) -> bool:
     return datetime.now(UTC) - modified < KEPT_FOR
 
 
-def _send(url: str, path: Path, name: str) -> Place:
+def _send(url: str, path: Path, name: str) -> ExchangePlace:
     with path.open("rb") as content:
         found = hash_of_stream(content)
         content.seek(0)
         _bucket(url).send(name, content)
-    return Place(name, found)
+    return ExchangePlace(name, found)
 
 
 def _new_folder(url: str) -> str:

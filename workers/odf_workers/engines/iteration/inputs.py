@@ -204,14 +204,14 @@ class UnreadableCheckpoint(Damaged):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class InputCheckpoint:
     """The content of a checkpoint: watermarks by dataset id, and the file of the engine's state."""
 
     watermarks: Mapping[str, Instant]
     state: Path | None = None
 
 
-def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
+def read_checkpoint(path: str | None, scratch: Path) -> InputCheckpoint:
     """Read the checkpoint of the last iteration; without a path, return an empty one. The state is
     copied to a file in `scratch`.
 
@@ -219,7 +219,7 @@ def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
         UnreadableCheckpoint: this engine did not write the file.
     """
     if path is None:
-        return Checkpoint(watermarks={})
+        return InputCheckpoint(watermarks={})
     try:
         with Path(path).open("rb") as stream:
             header = json.loads(stream.readline(HEADER_BYTES))
@@ -231,7 +231,7 @@ def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
         raise UnreadableCheckpoint(
             f"the checkpoint is none of this engine ({bad}): reset the derivative"
         ) from None
-    return Checkpoint(watermarks=marks, state=state)
+    return InputCheckpoint(watermarks=marks, state=state)
 
 
 def holds_state(path: Path) -> bool:
@@ -254,7 +254,7 @@ def _header(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def write_checkpoint(path: Path, after: Checkpoint) -> bool:
+def write_checkpoint(path: Path, after: InputCheckpoint) -> bool:
     """Write the checkpoint and return true. If it is empty, write no file and return false."""
     if not after.watermarks and after.state is None:
         return False

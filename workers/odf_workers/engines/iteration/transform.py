@@ -43,11 +43,11 @@ from odf_protocol.metadata.events import (
 
 from ...slices.schema import MILLIS, Operation, holds_null_type, to_millis
 from ...slices.write import WRITE_ROWS, write_batches
-from ..port.port import ROW, InvalidQuery, Listener, blamed_on, said, steps_of
+from ..port.port import ROW, EngineListener, InvalidQuery, blamed_on, said, steps_of
 from .inputs import (
     BrokenInput,
-    Checkpoint,
     EngineInput,
+    InputCheckpoint,
     UnreadableCheckpoint,
     check_aliases,
     output_watermark,
@@ -293,11 +293,11 @@ class Work:
     """The smallest watermark of the inputs, after their new rows."""
     state: Path | None
     scratch: Path
-    listener: Listener
+    listener: EngineListener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Computed:
+class ComputedResult:
     """Rows of a query in their final order, with the columns and types of the engine.
 
     `state` is called after all rows were read; it returns the state file for the next iteration.
@@ -315,11 +315,11 @@ class Computed:
     """Whether it is unknown which rows form a correction, so that each is split in two rows."""
 
 
-Compute = Callable[[Work], Computed]
+Compute = Callable[[Work], ComputedResult]
 
 
 def execute(
-    request: TransformRequest, compute: Compute, listener: Listener, *, carried: bool
+    request: TransformRequest, compute: Compute, listener: EngineListener, *, carried: bool
 ) -> TransformResponse:
     """Run an iteration. An error in the query or the files gives a response, not an exception.
 
@@ -336,7 +336,12 @@ def execute(
 
 
 def _execute(
-    request: TransformRequest, compute: Compute, listener: Listener, scratch: Path, *, carried: bool
+    request: TransformRequest,
+    compute: Compute,
+    listener: EngineListener,
+    scratch: Path,
+    *,
+    carried: bool,
 ) -> TransformResponse:
     check_aliases(request.query_inputs)
     before = read_checkpoint(request.prev_checkpoint_path, scratch)
@@ -360,7 +365,7 @@ def _execute(
     computed = compute(work)
     rows = _write(request, work, computed, scratch / "data")
     state = computed.state() if computed.state else None
-    made = write_checkpoint(scratch / "checkpoint", Checkpoint(watermarks=known, state=state))
+    made = write_checkpoint(scratch / "checkpoint", InputCheckpoint(watermarks=known, state=state))
     # Rename both files only when nothing else can fail, so that no reader sees half a result.
     if made:
         (scratch / "checkpoint").replace(request.new_checkpoint_path)
@@ -371,7 +376,7 @@ def _execute(
     )
 
 
-def _write(request: TransformRequest, work: Work, computed: Computed, path: Path) -> int:
+def _write(request: TransformRequest, work: Work, computed: ComputedResult, path: Path) -> int:
     steps = steps_of(work.transform)
     with blamed_on(steps, len(steps) - 1):
         plan = plan_result(computed.schema, work.vocab)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ...runtime.progress import JobProgress
-from .port import Listener
+from .port import EngineListener
 
 
 @dataclass(slots=True)
-class Heard(Listener):
+class Heard(EngineListener):
     """Listener of a query that belongs to the job of `job_progress`."""
 
     job_progress: JobProgress = field(default_factory=JobProgress)
@@ -33,7 +33,7 @@ class Heard(Listener):
 
 
 @dataclass(slots=True)
-class HeardOfAll(Listener):
+class HeardOfAll(EngineListener):
     """Listener of work for several jobs. The work stops once this worker has lost all of them."""
 
     jobs: Sequence[JobProgress]

@@ -98,7 +98,7 @@ def not_incremental(what: str) -> NotIncremental:
     )
 
 
-class Listener:
+class EngineListener:
     """Receives reports about a running query. This base class ignores them."""
 
     def progress(self) -> None:
@@ -115,7 +115,7 @@ class Listener:
         for the response any more."""
 
 
-QUIET = Listener()
+QUIET = EngineListener()
 
 
 @runtime_checkable
@@ -136,7 +136,7 @@ class Engine(Protocol):
     def version(self) -> str: ...
 
     def execute_raw_query(
-        self, request: RawQueryRequest, listener: Listener = QUIET
+        self, request: RawQueryRequest, listener: EngineListener = QUIET
     ) -> RawQueryResponse:
         """Run a query over the input files as the view `input`, and write the rows to the output
         path.
@@ -146,7 +146,7 @@ class Engine(Protocol):
         ...
 
     def execute_transform(
-        self, request: TransformRequest, listener: Listener = QUIET
+        self, request: TransformRequest, listener: EngineListener = QUIET
     ) -> TransformResponse:
         """Run one iteration of a derivative dataset over the new rows of its inputs.
 

@@ -19,7 +19,7 @@ from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import SqlQueryStep
 from odf_protocol.metadata.schema import DataSchema
-from odf_storage.datasets.query.messages import Table, View
+from odf_storage.datasets.query.messages import QueryTable, TableView
 
 from .port import InvalidQuery
 
@@ -78,24 +78,24 @@ Quote = Callable[[str], str]
 """Quotes an identifier in the dialect of an engine."""
 
 
-def view_sql(view: View, table: Table, base: str, quoted: Quote) -> str:
+def view_sql(view: TableView, table: QueryTable, base: str, quoted: Quote) -> str:
     """Return the SQL of a view over the changelog `base`. Raise `NoPrimaryKey`."""
     return _SQL[view](table, quoted(base), quoted)
 
 
-def columns_of(table: Table) -> pa.Schema:
+def columns_of(table: QueryTable) -> pa.Schema:
     """Return the columns of the dataset. Those that older slices may lack are nullable: a schema
     grows by such columns only."""
     return to_arrow(from_data(table.schema, DataSchema))
 
 
-def _state(table: Table, base: str, quoted: Quote) -> str:
+def _state(table: QueryTable, base: str, quoted: Quote) -> str:
     """Return SQL for the last row of each primary key, if that row adds: `live_by_key` as SQL."""
     if not table.key:
         raise BadInput(
             "NoPrimaryKey",
             "no merge strategy of the dataset has a primary key, so it has no state; ask for its "
-            f"changelog or its facts (…@{View.FACTS})",
+            f"changelog or its facts (…@{TableView.FACTS})",
         )
     schema = columns_of(table)
     columns = ", ".join(quoted(name) for name in schema.names)
@@ -116,7 +116,7 @@ def _same(name: str, schema: pa.Schema, quoted: Quote) -> str:
     return f"CASE WHEN isnan({quoted(name)}) THEN 'NaN' ELSE {quoted(name)} + 0.0 END"
 
 
-def _facts(table: Table, base: str, quoted: Quote) -> str:
+def _facts(table: QueryTable, base: str, quoted: Quote) -> str:
     """Return SQL for the rows that were added and not taken back. A row that takes back removes
     the oldest earlier row with the same values. As many of these equal rows are left as in a
     queue: the sum of their steps (+1 or -1), less the lowest running sum if that is negative."""
@@ -140,13 +140,13 @@ def _facts(table: Table, base: str, quoted: Quote) -> str:
     return f"SELECT {columns} FROM ({counted}) WHERE {adds} AND {number} > {gone}"  # noqa: S608
 
 
-def _changelog(table: Table, base: str, quoted: Quote) -> str:
+def _changelog(table: QueryTable, base: str, quoted: Quote) -> str:
     columns = ", ".join(quoted(name) for name in columns_of(table).names)
     return f"SELECT {columns} FROM {base}"  # noqa: S608
 
 
-_SQL: dict[View, Callable[[Table, str, Quote], str]] = {
-    View.CHANGELOG: _changelog,
-    View.STATE: _state,
-    View.FACTS: _facts,
+_SQL: dict[TableView, Callable[[QueryTable, str, Quote], str]] = {
+    TableView.CHANGELOG: _changelog,
+    TableView.STATE: _state,
+    TableView.FACTS: _facts,
 }

@@ -41,7 +41,7 @@ from odf_protocol.metadata.events import (
 )
 
 from ...runtime.command import LOGGER, line
-from ..port.port import QUERY_SECONDS, QUIET, Listener
+from ..port.port import QUERY_SECONDS, QUIET, EngineListener
 from .remote import RemoteEngine
 from .runtimes import ContainerRules, Runtime, mounted
 
@@ -165,7 +165,7 @@ class ContainerEngine:
             return self._image
 
     def execute_raw_query(
-        self, request: RawQueryRequest, listener: Listener = QUIET
+        self, request: RawQueryRequest, listener: EngineListener = QUIET
     ) -> RawQueryResponse:
         with mounts_beside(request.output_data_path) as mounts:
             inner = replace(
@@ -182,7 +182,7 @@ class ContainerEngine:
         return result
 
     def execute_transform(
-        self, request: TransformRequest, listener: Listener = QUIET
+        self, request: TransformRequest, listener: EngineListener = QUIET
     ) -> TransformResponse:
         with mounts_beside(request.new_data_path) as mounts:
             prev = request.prev_checkpoint_path
@@ -202,7 +202,9 @@ class ContainerEngine:
         result: TransformResponse = answer
         return result
 
-    def _ask(self, mounts: Mounts, listener: Listener, ask: Callable[[RemoteEngine], Any]) -> Any:
+    def _ask(
+        self, mounts: Mounts, listener: EngineListener, ask: Callable[[RemoteEngine], Any]
+    ) -> Any:
         runtime = self._runtime(listener, mounts.base)
         image = self._pin(runtime, listener)
         with self._running(runtime, image, mounts, listener) as (container, address):
@@ -221,7 +223,7 @@ class ContainerEngine:
                 "has to make them readable, or an option `--user` of the node's containers"
             ) from None
 
-    def _runtime(self, listener: Listener, folder: Path | None = None) -> Runtime:
+    def _runtime(self, listener: EngineListener, folder: Path | None = None) -> Runtime:
         """Return the container runtime. Raise `EngineNotStarted` if there is none."""
         rules = self._rules.containers
         if rules.runtime is None:
@@ -236,7 +238,7 @@ class ContainerEngine:
             )
         return Runtime(rules, command, listener.progress, folder)
 
-    def _pin(self, runtime: Runtime, listener: Listener) -> str:
+    def _pin(self, runtime: Runtime, listener: EngineListener) -> str:
         """Pull the image unless it is on this machine, and return its pinned name, which later
         queries use. Raise `EngineNotStarted`."""
         wanted = self._pinned or self._image
@@ -253,7 +255,7 @@ class ContainerEngine:
 
     @contextmanager
     def _running(
-        self, runtime: Runtime, image: str, mounts: Mounts, listener: Listener
+        self, runtime: Runtime, image: str, mounts: Mounts, listener: EngineListener
     ) -> Iterator[tuple[str, str]]:
         """Yield the name of a container and the address of its engine. Raise `EngineNotStarted`."""
         label = re.sub(r"[^A-Za-z0-9_.-]", "-", self.name)
@@ -278,7 +280,7 @@ class ContainerEngine:
             *self._rules.containers.confined(mounts.base, pids=MAX_PIDS),
         ]
 
-    def _answering(self, runtime: Runtime, name: str, listener: Listener) -> str:
+    def _answering(self, runtime: Runtime, name: str, listener: EngineListener) -> str:
         """Return the address of the engine once it accepts calls. Raise `EngineNotStarted`."""
         deadline = time.monotonic() + self._rules.start_seconds
         address = None

@@ -33,7 +33,7 @@ from odf_protocol.metadata.events import (
     TransformResponseProgress,
 )
 
-from ..port.port import QUERY_SECONDS, QUIET, Listener
+from ..port.port import QUERY_SECONDS, QUIET, EngineListener
 
 SERVICE = "engine.Engine"
 MESSAGE_BYTES = 64 << 20
@@ -52,7 +52,7 @@ _BUFFER = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EngineCall:
     """One call: its name and its request and response messages."""
 
     method: str
@@ -64,8 +64,8 @@ class Call:
         return f"/{SERVICE}/{self.method}"
 
 
-RAW_QUERY = Call("ExecuteRawQuery", "RawQueryRequest", "RawQueryResponse")
-TRANSFORM = Call("ExecuteTransform", "TransformRequest", "TransformResponse")
+RAW_QUERY = EngineCall("ExecuteRawQuery", "RawQueryRequest", "RawQueryResponse")
+TRANSFORM = EngineCall("ExecuteTransform", "TransformRequest", "TransformResponse")
 
 
 def wrapped(buffer: bytes) -> bytes:
@@ -138,18 +138,20 @@ class RemoteEngine:
         return self._version
 
     def execute_raw_query(
-        self, request: RawQueryRequest, listener: Listener = QUIET
+        self, request: RawQueryRequest, listener: EngineListener = QUIET
     ) -> RawQueryResponse:
         answer: RawQueryResponse = self._ask(RAW_QUERY, request, listener)
         return answer
 
     def execute_transform(
-        self, request: TransformRequest, listener: Listener = QUIET
+        self, request: TransformRequest, listener: EngineListener = QUIET
     ) -> TransformResponse:
         answer: TransformResponse = self._ask(TRANSFORM, request, listener)
         return answer
 
-    def _ask(self, call: Call, request: RawQueryRequest | TransformRequest, to: Listener) -> Any:
+    def _ask(
+        self, call: EngineCall, request: RawQueryRequest | TransformRequest, to: EngineListener
+    ) -> Any:
         failure = _FAILURE[call]
         with self._channel() as channel:
             message = wrapped(encode_message(call.request, request))
@@ -173,7 +175,7 @@ class RemoteEngine:
             yield channel
 
 
-def _final(call: Call, answers: Any, to: Listener) -> Any:
+def _final(call: EngineCall, answers: Any, to: EngineListener) -> Any:
     """Return the first response that is not progress, without waiting for later ones."""
     for message in _heard(answers, to):
         answer = decode_message(call.response, unwrapped(message))
@@ -184,7 +186,7 @@ def _final(call: Call, answers: Any, to: Listener) -> Any:
     return None
 
 
-def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
+def _heard(answers: Any, to: EngineListener) -> Iterator[bytes]:
     """Yield the messages of an engine. During a pause call the listener, which may raise."""
     said: queue.SimpleQueue[bytes | Exception | None] = queue.SimpleQueue()
 
@@ -210,7 +212,7 @@ def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
         yield message
 
 
-def _tell(answers: Any, to: Listener) -> None:
+def _tell(answers: Any, to: EngineListener) -> None:
     """Pass on what an engine of this project adds when it ends the call, which it does directly
     after the response: warnings, and the number of late rows."""
     ended = threading.Event()

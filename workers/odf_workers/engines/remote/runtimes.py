@@ -69,7 +69,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RuntimeState:
     """State of a container."""
 
     running: bool
@@ -130,13 +130,13 @@ class Runtime:
             ok = process.returncode == 0
             return Said(ok, out.strip() if ok else complaint.strip()[:SAID_CHARS])
 
-    def state(self, name: str) -> State | None:
+    def state(self, name: str) -> RuntimeState | None:
         """Return the state of a container; None if there is no such container."""
         said = self.ask("container", "inspect", "--format", "{{json .State}}", name)
         if not said.ok:
             return None
         state = json.loads(said.text)
-        return State(
+        return RuntimeState(
             running=state.get("Running") is True,
             exit_code=state.get("ExitCode", 0),
             out_of_memory=state.get("OOMKilled") is True,

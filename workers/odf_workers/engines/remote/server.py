@@ -27,7 +27,7 @@ from odf_protocol.metadata.events import (
 )
 
 from ...runtime.command import LOGGER, line
-from ..port.port import Engine, Listener
+from ..port.port import Engine, EngineListener
 from .remote import (
     ABOUT_METHOD,
     ABOUT_SERVICE,
@@ -37,7 +37,7 @@ from .remote import (
     SERVICE,
     TRANSFORM,
     WARNING_KEY,
-    Call,
+    EngineCall,
     unwrapped,
     wrapped,
 )
@@ -50,7 +50,7 @@ _PROGRESS = {RAW_QUERY: RawQueryResponseProgress(), TRANSFORM: TransformResponse
 _FAILURE = {RAW_QUERY: RawQueryResponseInternalError, TRANSFORM: TransformResponseInternalError}
 
 
-class Served(Listener):
+class Served(EngineListener):
     """Listener of a served query: queues progress and the final response, and keeps warnings."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def _about(engine: Engine, _request: bytes, _context: Any) -> bytes:
 
 
 def _answers(
-    engine: Engine, call: Call, roots: Sequence[Path], message: bytes, context: Any
+    engine: Engine, call: EngineCall, roots: Sequence[Path], message: bytes, context: Any
 ) -> Iterator[bytes]:
     try:
         request = decode_message(call.request, unwrapped(message))
@@ -167,7 +167,7 @@ def _answers(
     yield wrapped(encode_message(call.response, answer))
 
 
-def _run(engine: Engine, call: Call, request: Any, heard: Served) -> None:
+def _run(engine: Engine, call: EngineCall, request: Any, heard: Served) -> None:
     """Run the query and queue its response; any exception becomes an internal error."""
     try:
         if isinstance(request, RawQueryRequest):

@@ -93,14 +93,14 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ColumnOrigin:
     """The query text of a part of a plan, and its position there; line and column count from 1."""
 
     text: str
     where: tuple[int, int]
 
 
-def origin_of(node: Node) -> Origin | None:
+def origin_of(node: Node) -> ColumnOrigin | None:
     """Return the origin of a part of a plan; None for a part that Spark added."""
     origin = node.origin()
     text, line, column = (
@@ -108,7 +108,7 @@ def origin_of(node: Node) -> Origin | None:
     )
     if text is None or line is None or column is None:
         return None
-    return Origin(str(text), (int(line), int(column) + 1))
+    return ColumnOrigin(str(text), (int(line), int(column) + 1))
 
 
 _REPLACED = (

@@ -29,7 +29,7 @@ from pyspark.sql import types as T  # noqa: N812
 from odf_protocol.metadata.events import SqlQueryStep
 
 from ...runtime.command import LOGGER, line
-from ..port.port import QUIET, InvalidQuery, Listener, QueryTooSlow, written_at
+from ..port.port import QUIET, EngineListener, InvalidQuery, QueryTooSlow, written_at
 from . import jvm
 from .catalyst import (
     EXPRESSIONS,
@@ -54,7 +54,7 @@ _TASK = re.compile(r"Executor task launch worker for task \S+ in stage (\d+)\.")
 
 
 @contextmanager
-def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Iterator[str]:
+def limited(session: Spark, seconds: float, listener: EngineListener = QUIET) -> Iterator[str]:
     """Cancel the Spark jobs that this thread starts in the block after so many seconds, or when the
     listener stops them. They are one job group; the block gets its name.
 

@@ -258,7 +258,7 @@ _UNKNOWN_FUNCTION = {
 
 def judged(session: SparkSession, query: str, allowed: Allowed) -> tuple[DataFrame, frozenset[str]]:
     """Analyse and check a query; return its frame and the parts of its plan. `session` must be one
-    of `Sessions`.
+    of `SparkSessions`.
 
     Raises:
         InvalidQuery: the query is wrong, or has a part that is not allowed.
@@ -290,7 +290,7 @@ def _unknown_function(bad: PySparkException | Py4JJavaError) -> InvalidQuery | N
     return InvalidQuery(f"the function {name} is not available in queries")
 
 
-class Sessions:
+class SparkSessions:
     """Makes sessions for queries, one for each request. `settings` are Spark's."""
 
     def __init__(self, spark: Spark, settings: Mapping[str, str] = MappingProxyType({})) -> None:

@@ -43,8 +43,8 @@ from ..port.port import (
     QUERY_SECONDS,
     QUIET,
     SPARK,
+    EngineListener,
     InvalidQuery,
-    Listener,
     blamed_on,
     said,
     steps_of,
@@ -54,7 +54,7 @@ from ..spark.allowed import PREPROCESS, TRANSFORM
 from ..spark.catalyst import quoted
 from ..spark.frames import read_parquet, written_batches
 from ..spark.limit import limited
-from ..spark.plan import Sessions, is_of_the_query, judged, reason
+from ..spark.plan import SparkSessions, is_of_the_query, judged, reason
 from ..spark.session import Spark
 from .transform import Plans, compute
 
@@ -126,7 +126,7 @@ class SparkEngine:
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._spark, self._seconds, self._size = session, seconds, size
-        self._sessions = Sessions(session, settings)
+        self._sessions = SparkSessions(session, settings)
         self._plans = Plans()
 
     @cached_property
@@ -134,7 +134,7 @@ class SparkEngine:
         return version_of(self._spark)
 
     def execute_raw_query(
-        self, request: RawQueryRequest, listener: Listener = QUIET
+        self, request: RawQueryRequest, listener: EngineListener = QUIET
     ) -> RawQueryResponse:
         try:
             self._check(request.transform)
@@ -150,7 +150,7 @@ class SparkEngine:
             return RawQueryResponseInvalidQuery(message=reason(bad))
 
     def execute_transform(
-        self, request: TransformRequest, listener: Listener = QUIET
+        self, request: TransformRequest, listener: EngineListener = QUIET
     ) -> TransformResponse:
         try:
             self._check(request.transform)

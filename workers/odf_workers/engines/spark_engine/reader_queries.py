@@ -20,17 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from odf_protocol.metadata.events import SqlQueryStep
-from odf_storage.datasets.query.messages import Table
+from odf_storage.datasets.query.messages import QueryTable
 from odf_storage.datasets.query.tables import base_name
 
 from ..exchange import worker_side as exchange
-from ..port.port import QUERY_SECONDS, InvalidQuery, Listener
+from ..port.port import QUERY_SECONDS, EngineListener, InvalidQuery
 from ..port.query_size import QuerySize, check_size, columns_of, view_sql
 from ..spark.allowed import PREPROCESS
 from ..spark.catalyst import Catalyst, quoted
 from ..spark.frames import read_parquet, spark_schema, written_files
 from ..spark.limit import limited, refuse_whole_divisions
-from ..spark.plan import Sessions, is_of_the_query, judged, reason
+from ..spark.plan import SparkSessions, is_of_the_query, judged, reason
 from ..spark.session import Spark
 from .engine import version_of
 
@@ -59,7 +59,7 @@ class ReaderQueries:
         self, spark: Spark, *, seconds: float = QUERY_SECONDS, size: QuerySize = QuerySize()
     ) -> None:
         self._spark, self._seconds, self._size = spark, seconds, size
-        self._sessions = Sessions(spark, SETTINGS)
+        self._sessions = SparkSessions(spark, SETTINGS)
 
     @property
     def version(self) -> str:
@@ -68,10 +68,10 @@ class ReaderQueries:
     def run(
         self,
         query: str,
-        tables: Sequence[Table],
+        tables: Sequence[QueryTable],
         files: Files,
         scratch: Path,
-        listener: Listener,
+        listener: EngineListener,
         *,
         skip: int,
         limit: int | None,
@@ -116,7 +116,10 @@ class ReaderQueries:
 
 
 def _planned(
-    session: SparkSession, query: str, tables: Sequence[Table], files: Mapping[int, Sequence[Path]]
+    session: SparkSession,
+    query: str,
+    tables: Sequence[QueryTable],
+    files: Mapping[int, Sequence[Path]],
 ) -> DataFrame:
     """Return the query over its tables. A table without files has no rows. Raise `InvalidQuery`."""
     catalyst = Catalyst(session)
@@ -137,7 +140,7 @@ def _planned(
     return result
 
 
-def _used(frame: DataFrame, tables: Sequence[Table]) -> Iterator[int]:
+def _used(frame: DataFrame, tables: Sequence[QueryTable]) -> Iterator[int]:
     """Yield the numbers of the tables that a plan reads."""
     found = set(_views(json.loads(frame._jdf.queryExecution().analyzed().toJSON())))
     for number, table in enumerate(tables):

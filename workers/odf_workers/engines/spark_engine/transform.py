@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from odf_protocol.metadata.events import SqlQueryStep
 
 from ..iteration.inputs import BATCH_ROWS, EngineInput
-from ..iteration.transform import Computed, Work
+from ..iteration.transform import ComputedResult, Work
 from ..port.port import (
     ORDER_OF_CHANGES,
     ROW,
@@ -157,7 +157,7 @@ def plan_with_state(work: Work, session: SparkSession) -> Plan | None:
     return stateful_plan(session, work.transform, _inputs(work), work.vocab)
 
 
-def compute_with_state(work: Work, plan: Plan) -> Computed:
+def compute_with_state(work: Work, plan: Plan) -> ComputedResult:
     """Compute the rows of the query and its new state.
 
     Raises:
@@ -173,7 +173,7 @@ def compute_with_state(work: Work, plan: Plan) -> Computed:
         scratch=work.scratch,
     )
     _tell(work, result.dropped)
-    return Computed(
+    return ComputedResult(
         schema=result.schema,
         batches=pq.ParquetFile(rows).iter_batches(BATCH_ROWS),
         state=lambda: state,
@@ -215,7 +215,7 @@ SMALL_ROWS = 200_000
 """Limit of input rows for which the result is collected in memory; more rows pass through files."""
 
 
-def compute(work: Work, session: SparkSession, plans: Plans) -> Computed:
+def compute(work: Work, session: SparkSession, plans: Plans) -> ComputedResult:
     """Compute the rows of the query. `session` is for `TRANSFORM`, and no other request uses it;
     `plans` is the engine's cache.
 
@@ -249,13 +249,13 @@ def compute(work: Work, session: SparkSession, plans: Plans) -> Computed:
     has_operations = work.vocab.operation_type_column in result.columns
     with blamed_on(steps):
         result = _prepared(catalyst, result, parts, follows=changes and has_operations)
-    return Computed(
+    return ComputedResult(
         schema=to_arrow_schema(result.schema, timezone="UTC"),
         batches=_rows(result, work, grows="Generate" in parts),
     )
 
 
-def _with_state(work: Work, plan: Plan, plans: Plans) -> Computed:
+def _with_state(work: Work, plan: Plan, plans: Plans) -> ComputedResult:
     computed = compute_with_state(work, plan)
     plans.put_back(work, plan)
     return computed

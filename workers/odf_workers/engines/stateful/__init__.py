@@ -11,7 +11,7 @@ computations of Spark; it makes the output, and reads and writes the checkpoint.
 """
 
 from .plan import Plan, stateful_plan
-from .query import SESSION_SETTINGS, Dropped, ForeignState, NewRows, Result, StatefulInput
+from .query import SESSION_SETTINGS, Dropped, ForeignState, NewRows, StatefulInput, StatefulResult
 from .step import run
 
 __all__ = [
@@ -20,8 +20,8 @@ __all__ = [
     "ForeignState",
     "NewRows",
     "Plan",
-    "Result",
     "StatefulInput",
+    "StatefulResult",
     "run",
     "stateful_plan",
 ]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from ..port.port import NotIncremental
 from ..spark.catalyst import Node, children, expr_id, items, kind, option, plain, references, walk
-from .operators import AsOfJoin, Clock, IntervalJoin, Later, Least, Side
+from .operators import AsOfJoin, Clock, IntervalJoin, JoinSide, Later, Least
 from .query import Limits, Query
-from .times import Build, Part, Times, WindowClock, clock_of, linear, time_of
+from .times import Build, TimePart, Times, WindowClock, clock_of, linear, time_of
 
 _STRICT = {"LessThan": 1, "LessThanOrEqual": 0, "GreaterThan": 1, "GreaterThanOrEqual": 0}
 
@@ -33,7 +33,7 @@ class Condition:
     upper: int | None = None
 
 
-def taken_apart(tests: Iterable[Node], left: Part, right: Part) -> Condition:
+def taken_apart(tests: Iterable[Node], left: TimePart, right: TimePart) -> Condition:
     """Sort the tests of a join between two parts by their purpose."""
     found = Condition()
     for test in tests:
@@ -50,7 +50,7 @@ def taken_apart(tests: Iterable[Node], left: Part, right: Part) -> Condition:
     return found
 
 
-def _key(found: Condition, test: Node, left: Part, right: Part) -> bool:
+def _key(found: Condition, test: Node, left: TimePart, right: TimePart) -> bool:
     one, other = (plain(child) for child in children(test))
     if references(one) <= right.ids() and references(other) <= left.ids():
         one, other = other, one
@@ -65,7 +65,7 @@ def _key(found: Condition, test: Node, left: Part, right: Part) -> bool:
     return True
 
 
-def _bounded(found: Condition, test: Node, left: Part, right: Part) -> bool:
+def _bounded(found: Condition, test: Node, left: TimePart, right: TimePart) -> bool:
     """Return whether the test bounds right time − left time; if so, record the bound."""
     name = kind(test)
     (one, plus_one), (other, plus_other) = (linear(child) for child in children(test))
@@ -107,12 +107,12 @@ NO_BOUND = (
 Columns = list[tuple[str, Node]]
 
 
-def read_join(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
+def read_join(query: Query, node: Node, wanted: set[int], _: Limits) -> TimePart:
     """Read a join within an interval of time, or with the newest row not after the left one."""
     return _Joins(query).read(node, wanted)
 
 
-def read_as_of(query: Query, window: Node, wanted: set[int]) -> Part | None:
+def read_as_of(query: Query, window: Node, wanted: set[int]) -> TimePart | None:
     """Read an as-of join that is written as a ranking in plain SQL; None for any other ranking."""
     return _Joins(query).as_of(window, wanted)
 
@@ -123,7 +123,7 @@ class _Joins:
     def __init__(self, query: Query) -> None:
         self._query = query
 
-    def read(self, node: Node, wanted: set[int]) -> Part:
+    def read(self, node: Node, wanted: set[int]) -> TimePart:
         as_of = kind(node) == "AsOfJoin"
         outer = self._outer(node)
         tests = self._query.catalyst.conjuncts(option(node.condition()))
@@ -144,7 +144,7 @@ class _Joins:
         bounds = (found.lower, found.upper)
         return self._interval(left, right, found, found.times, bounds, outer, wanted)
 
-    def as_of(self, window: Node, wanted: set[int]) -> Part | None:
+    def as_of(self, window: Node, wanted: set[int]) -> TimePart | None:
         """Read a ranking that selects the newest of each left row's partners as an as-of join.
 
         Return None for any other ranking.
@@ -191,7 +191,7 @@ class _Joins:
 
     def _sides(
         self, node: Node, wanted: set[int], tests: list[Node]
-    ) -> tuple[Part, Part, Condition]:
+    ) -> tuple[TimePart, TimePart, Condition]:
         need = wanted.union(*[references(test) for test in tests])
         parts = []
         for child in children(node):
@@ -208,14 +208,14 @@ class _Joins:
 
     def _interval(
         self,
-        left: Part,
-        right: Part,
+        left: TimePart,
+        right: TimePart,
         found: Condition,
         moments: tuple[Node, Node],
         bounds: tuple[int, int],
         outer: bool,
         wanted: set[int],
-    ) -> Part:
+    ) -> TimePart:
         if found.rest and outer:
             raise NotIncremental(
                 "a LEFT JOIN may bound keys and event time, and the right side by itself; filter "
@@ -238,13 +238,13 @@ class _Joins:
 
     def _as_of(
         self,
-        left: Part,
-        right: Part,
+        left: TimePart,
+        right: TimePart,
         found: Condition,
         moments: tuple[Node, Node],
         outer: bool,
         wanted: set[int],
-    ) -> Part:
+    ) -> TimePart:
         if found.rest:
             raise NotIncremental(
                 "an as-of join may ask for equal keys, and filter the right side by itself; other "
@@ -257,7 +257,7 @@ class _Joins:
         times: Times = dict.fromkeys(_following(moments[0], left.times), both)
         return _part(build, results, left, right, times, _both(left.base, right.base))
 
-    def _check_temporal(self, right: Part, found: Condition) -> None:
+    def _check_temporal(self, right: TimePart, found: Condition) -> None:
         """Raise `NotIncremental` unless the keys of the join are the declared primary key, if the
         right side has one."""
         name = right.source
@@ -273,15 +273,15 @@ class _Joins:
 
     def _columns(
         self,
-        left: Part,
-        right: Part,
+        left: TimePart,
+        right: TimePart,
         found: Condition,
         moments: tuple[Node, Node],
         wanted: set[int],
-    ) -> tuple[tuple[Side, ...], tuple[tuple[str, str, bool], ...], Columns]:
+    ) -> tuple[tuple[JoinSide, ...], tuple[tuple[str, str, bool], ...], Columns]:
         """Return both sides, the pairs of their keys, and the columns of the result."""
         need = wanted.union(*[references(test) for test in found.rest])
-        sides: list[Side] = []
+        sides: list[JoinSide] = []
         results: Columns = []
         for place, (part, mark) in enumerate(((left, "l"), (right, "r"))):
             shown = [each for each in part.output if expr_id(each) in need]
@@ -302,9 +302,9 @@ class _Joins:
 
 
 def _part(
-    build: Build, results: Columns, left: Part, right: Part, times: Times, base: Clock
-) -> Part:
-    return Part(
+    build: Build, results: Columns, left: TimePart, right: TimePart, times: Times, base: Clock
+) -> TimePart:
+    return TimePart(
         build=build,
         output=tuple(each for _, each in results),
         times=times,

@@ -83,7 +83,7 @@ WHOLE = T.ByteType | T.ShortType | T.IntegerType | T.LongType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class FunctionCall:
     """An aggregate of a query. `names` are the columns of its arguments, `where` is the column of
     its condition."""
 
@@ -156,13 +156,13 @@ class Call:
         return f"cast({total} as double) / nullif({count}, 0)"
 
 
-def call_of(expression: Node, at: int) -> Call:
+def call_of(expression: Node, at: int) -> FunctionCall:
     """Read an aggregate of an analysed plan; its number `at` is part of its column names."""
     function = plain(expression.aggregateFunction())
     condition = option(expression.filter())
     is_distinct = bool(expression.isDistinct())
     arguments = [plain(argument) for argument in _arguments(function, is_distinct=is_distinct)]
-    return Call(
+    return FunctionCall(
         function=str(function.prettyName()).lower(),
         names=tuple(f"x{at}_{place}" for place in range(len(arguments))),
         arguments=tuple(arguments),
@@ -323,7 +323,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class JoinSide:
     """One input changelog of an operator, with named columns."""
 
     rows: Callable[..., DataFrame]
@@ -340,9 +340,9 @@ class Side:
 class Window:
     """Aggregates the rows of each group and time to one row, once, when the time has ended."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[JoinSide, ...]
     keys: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[FunctionCall, ...]
 
     @property
     def from_sums(self) -> bool:
@@ -353,7 +353,7 @@ class Window:
 class Ranking:
     """Selects the first `limit` rows of each partition. If `visible`, the result has the place."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[JoinSide, ...]
     limit: int
     order: tuple[tuple[str, str], ...]
     """Names of columns, with the SQL of their direction."""
@@ -368,7 +368,7 @@ class Ranking:
 class IntervalJoin:
     """Joins rows with equal keys and lower ≤ right time − left time ≤ upper."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[JoinSide, ...]
     keys: tuple[tuple[str, str, bool], ...]
     """Left and right column, and whether nulls are equal."""
     outer: bool
@@ -380,7 +380,7 @@ class IntervalJoin:
 class AsOfJoin:
     """Joins each left row with the newest right row of its key that is not after it."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[JoinSide, ...]
     keys: tuple[tuple[str, str, bool], ...]
     outer: bool
 

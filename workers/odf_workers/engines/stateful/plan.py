@@ -20,14 +20,14 @@ from odf_protocol.chain.state import Vocab
 from odf_protocol.metadata.events import SqlQueryStep, Transform
 
 from ..port.port import NO_QUERY, InvalidQuery, NotIncremental, located, placed, steps_of
-from ..spark.catalyst import Catalyst, Node, Origin, expr_id, items, kind, walk
+from ..spark.catalyst import Catalyst, ColumnOrigin, Node, expr_id, items, kind, walk
 from ..spark.frames import spark_schema
 from ..spark.limit import without_today
 from ..spark.plan import reason
 from .operators import DAY, Clock, InputClock, Least, Operator
 from .query import SESSION_SETTINGS, StatefulInput
 from .rowwise import query_over
-from .times import Part, micros
+from .times import TimePart, micros
 
 LATENESS = "LATENESS"
 DEFAULT_LATENESS = 7 * DAY
@@ -126,7 +126,7 @@ class Plan:
     schemas: dict[str, T.StructType]
     vocab: Vocab
     operators: tuple[Operator, ...]
-    part: Part
+    part: TimePart
     columns: tuple[tuple[str, Node], ...]
     """Columns of the output besides its operation column, by name."""
     watermark: Clock
@@ -200,7 +200,7 @@ def _planned(
 
 
 def _placed(
-    bad: NotIncremental, steps: Sequence[SqlQueryStep], origin: Origin | None
+    bad: NotIncremental, steps: Sequence[SqlQueryStep], origin: ColumnOrigin | None
 ) -> InvalidQuery:
     """Return the error with the position of the construct or name in its message, else of the part
     of the plan that was refused."""

@@ -45,8 +45,8 @@ from odf_protocol.metadata.events import OffsetInterval
 from ..port.port import InvalidQuery, NotIncremental
 from ..spark.catalyst import (
     Catalyst,
+    ColumnOrigin,
     Node,
-    Origin,
     children,
     expr_id,
     items,
@@ -57,8 +57,8 @@ from ..spark.catalyst import (
     references,
     type_of,
 )
-from .operators import Clock, Least, Operator, Ranking, Side
-from .times import Build, Changes, Part, clock_of, framed, known, leaf, time_of, with_time
+from .operators import Clock, JoinSide, Least, Operator, Ranking
+from .times import Build, StateChanges, TimePart, clock_of, framed, known, leaf, time_of, with_time
 
 __all__ = [
     "SESSION_SETTINGS",
@@ -66,8 +66,8 @@ __all__ = [
     "ForeignState",
     "NewRows",
     "NotIncremental",
-    "Result",
     "StatefulInput",
+    "StatefulResult",
 ]
 
 SESSION_SETTINGS = {"spark.sql.join.asofJoin.enabled": "true"}
@@ -113,7 +113,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class StatefulResult:
     """The result of one run, which has written `output` and `new_state`.
 
     The output is one Parquet file, even without rows: the operation column (int32) of the given
@@ -132,7 +132,7 @@ BOUNDED = ("t", "lt", "rt")
 
 Limits = Mapping[int, int]
 """By the attribute of a `row_number()`: how many of the first places the query uses."""
-Reader = Callable[["Query", Node, set[int], Limits], Part]
+Reader = Callable[["Query", Node, set[int], Limits], TimePart]
 """Reads a node, as far as the wanted attributes need it. Raises `NotIncremental`."""
 
 
@@ -154,11 +154,11 @@ class Query:
         self.operators: list[Operator] = []
         self.used: set[str] = set()
         self.misuse: str | None = None
-        self.refused: Origin | None = None
+        self.refused: ColumnOrigin | None = None
         self._readers = readers
         self._reasons = reasons
 
-    def read(self, node: Node, wanted: set[int], limits: Limits) -> Part:
+    def read(self, node: Node, wanted: set[int], limits: Limits) -> TimePart:
         """Read a plan, as far as its wanted attributes need it. Raise `NotIncremental`."""
         try:
             return self._read(node, wanted, limits)
@@ -166,7 +166,7 @@ class Query:
             self.refused = self.refused or origin_of(node)  # the innermost node with a position
             raise
 
-    def _read(self, node: Node, wanted: set[int], limits: Limits) -> Part:
+    def _read(self, node: Node, wanted: set[int], limits: Limits) -> TimePart:
         reader = self._readers.get(kind(node))
         if reader is None:
             name = kind(node)
@@ -180,17 +180,17 @@ class Query:
             )
         return reader(self, node, wanted, limits)
 
-    def projected(self, part: Part, listed: Mapping[int, Node]) -> Part:
+    def projected(self, part: TimePart, listed: Mapping[int, Node]) -> TimePart:
         passed = {at: expr_id(of) for at, e in listed.items() if (of := same(e)) is not None}
 
-        def build(changes: Changes) -> tuple[Node, list[Node]]:
+        def build(changes: StateChanges) -> tuple[Node, list[Node]]:
             plan, hidden = part.build(changes)
             return self.catalyst.project([*listed.values(), *hidden], plan), hidden
 
         for at, expression in listed.items():
             if at not in passed:
                 self.check_operation(expression, part)
-        return Part(
+        return TimePart(
             build=build,
             output=tuple(each.toAttribute() for each in listed.values()),
             times=known({at: time_of(e, part.times) for at, e in listed.items()}),
@@ -201,10 +201,10 @@ class Query:
             passes=part.passes,
         )
 
-    def filtered(self, part: Part, tests: list[Node]) -> Part:
+    def filtered(self, part: TimePart, tests: list[Node]) -> TimePart:
         condition = self.catalyst.all_of(tests)
 
-        def build(changes: Changes) -> tuple[Node, list[Node]]:
+        def build(changes: StateChanges) -> tuple[Node, list[Node]]:
             plan, hidden = part.build(changes)
             return self.catalyst.filter(condition, plan), hidden
 
@@ -212,13 +212,13 @@ class Query:
 
     def side(
         self,
-        part: Part,
+        part: TimePart,
         columns: Sequence[tuple[str, Node]],
         *,
         time: str,
         clock: Clock,
         bucket: tuple[str, ...],
-    ) -> Side:
+    ) -> JoinSide:
         for name, expression in columns:
             if "void" in (of := type_of(expression).simpleString()):
                 raise NotIncremental(f"{expression.sql()} is always NULL: give it a type by CAST")
@@ -229,10 +229,10 @@ class Query:
 
         shown = [(name, e) for name, e in columns if name not in BOUNDED]
 
-        def rows(changes: Changes) -> DataFrame:
+        def rows(changes: StateChanges) -> DataFrame:
             return with_time(framed(self.catalyst, part, changes, columns), time, BOUNDED)
 
-        return Side(
+        return JoinSide(
             rows=rows,
             columns=tuple(name for name, _ in shown),
             matched=tuple(name for name, e in shown if not references(e) & part.ledger),
@@ -245,12 +245,12 @@ class Query:
         self.operators.append(operator)
         place = len(self.operators) - 1
 
-        def build(changes: Changes) -> tuple[Node, list[Node]]:
+        def build(changes: StateChanges) -> tuple[Node, list[Node]]:
             return leaf(self.catalyst, changes.made(place), columns)
 
         return build
 
-    def check_operation(self, expression: Node, part: Part) -> None:
+    def check_operation(self, expression: Node, part: TimePart) -> None:
         if references(expression) & part.operation:
             self.misuse = (
                 "the operation column cannot be computed with here: retractions and corrections "
@@ -258,7 +258,7 @@ class Query:
             )
 
 
-def over(part: Part, build: Build | None = None, **changed: object) -> Part:
+def over(part: TimePart, build: Build | None = None, **changed: object) -> TimePart:
     """Return the part with the given fields replaced."""
     return replace(part, build=build or part.build, **changed)  # type: ignore[arg-type]
 
@@ -276,7 +276,7 @@ def least(clocks: Sequence[Clock]) -> Clock:
     return different[0] if len(different) == 1 else Least(different)
 
 
-def read_ranking(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
+def read_ranking(query: Query, node: Node, wanted: set[int], limits: Limits) -> TimePart:
     """Read a `row_number()` of which the query uses only the first places."""
     asked = items(node.windowExpressions())
     at = expr_id(asked[0])
@@ -327,7 +327,7 @@ def read_ranking(query: Query, node: Node, wanted: set[int], limits: Limits) -> 
         for key, value in part.times.items()
         if (timed and not descending) or (by_time and key in lasting)
     }
-    return Part(
+    return TimePart(
         build=made,
         output=tuple(each for _, each in results),
         times=kept,
@@ -338,7 +338,9 @@ def read_ranking(query: Query, node: Node, wanted: set[int], limits: Limits) -> 
     )
 
 
-def _ranked_time(part: Part, partition: Sequence[Node], sorts: Sequence[Node]) -> tuple[Node, bool]:
+def _ranked_time(
+    part: TimePart, partition: Sequence[Node], sorts: Sequence[Node]
+) -> tuple[Node, bool]:
     """Return the time that decides when rows of a ranking are final, and whether all rows of a
     partition have the same time."""
     for each in partition:

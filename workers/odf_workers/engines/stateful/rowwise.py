@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from ..port.port import NotIncremental
 from ..spark.catalyst import Catalyst, Node, children, expr_id, items, kind, plain, references, walk
 from .joins import read_as_of, read_join
-from .operators import Call, Clock, InputClock, Window, call_of
+from .operators import Clock, FunctionCall, InputClock, Window, call_of
 from .query import (
     Limits,
     Query,
@@ -29,15 +29,15 @@ from .query import (
     read_ranking,
     same,
 )
-from .times import Changes, Part, WindowClock, clock_of, known, leaf, time_of
+from .times import StateChanges, TimePart, WindowClock, clock_of, known, leaf, time_of
 
 
-def read_through(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
+def read_through(query: Query, node: Node, wanted: set[int], limits: Limits) -> TimePart:
     """Skip a node that changes only order or names."""
     return query.read(children(node)[0], wanted, limits)
 
 
-def read_view(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
+def read_view(query: Query, node: Node, wanted: set[int], limits: Limits) -> TimePart:
     """Read an input, or an earlier step."""
     given = query.inputs.get(str(node.desc().identifier().table()))
     if given is None:
@@ -49,14 +49,14 @@ def read_view(query: Query, node: Node, wanted: set[int], limits: Limits) -> Par
     ledger = {vocab.offset_column, vocab.system_time_column, vocab.operation_type_column}
     clock = InputClock(given.alias)
 
-    def build(changes: Changes) -> tuple[Node, list[Node]]:
+    def build(changes: StateChanges) -> tuple[Node, list[Node]]:
         columns = [(str(each.name()), each) for each in attributes]
         return leaf(query.catalyst, changes.input(given.alias), columns)
 
     def ids(*names: str) -> frozenset[int]:
         return frozenset(by_name[name] for name in names if name in by_name)
 
-    return Part(
+    return TimePart(
         build=build,
         output=tuple(attributes),
         times=dict.fromkeys(ids(vocab.event_time_column), clock),
@@ -69,7 +69,7 @@ def read_view(query: Query, node: Node, wanted: set[int], limits: Limits) -> Par
     )
 
 
-def read_project(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
+def read_project(query: Query, node: Node, wanted: set[int], limits: Limits) -> TimePart:
     """Read a projection."""
     listed = _listed(node, wanted)
     below = {
@@ -81,7 +81,7 @@ def read_project(query: Query, node: Node, wanted: set[int], limits: Limits) -> 
     return query.projected(query.read(node.child(), need, below), listed)
 
 
-def read_filter(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
+def read_filter(query: Query, node: Node, wanted: set[int], limits: Limits) -> TimePart:
     """Read a filter. A test of a place becomes a limit of the ranking below."""
     asked, rest = dict(limits), []
     for test in query.catalyst.conjuncts(node.condition()):
@@ -101,7 +101,7 @@ def read_filter(query: Query, node: Node, wanted: set[int], limits: Limits) -> P
     return query.filtered(part, rest)
 
 
-def read_union(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
+def read_union(query: Query, node: Node, wanted: set[int], _: Limits) -> TimePart:
     """Read a union of several branches."""
     output = items(node.output())
     places = [at for at, each in enumerate(output) if expr_id(each) in wanted]
@@ -112,7 +112,7 @@ def read_union(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
         columns.append(attributes)
     shown = [output[at] for at in places]
 
-    def build(changes: Changes) -> tuple[Node, list[Node]]:
+    def build(changes: StateChanges) -> tuple[Node, list[Node]]:
         branches = []
         first: list[Node] = []
         for part, attributes in zip(parts, columns, strict=True):
@@ -141,7 +141,7 @@ def read_union(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
         simple = [c for c in clocks if c is not None and not isinstance(c, WindowClock)]
         if len(simple) == len(clocks):
             times[expr_id(each)] = least(simple)
-    return Part(
+    return TimePart(
         build=build,
         output=tuple(shown),
         times=times,
@@ -152,14 +152,14 @@ def read_union(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
     )
 
 
-def read_generate(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
+def read_generate(query: Query, node: Node, wanted: set[int], limits: Limits) -> TimePart:
     """Read a generator, which makes rows from the lists of a row."""
     made = items(node.generatorOutput())
     need = wanted - {expr_id(each) for each in made} | references(node.generator())
     part = query.read(node.child(), need, limits)
     query.check_operation(node.generator(), part)
 
-    def build(changes: Changes) -> tuple[Node, list[Node]]:
+    def build(changes: StateChanges) -> tuple[Node, list[Node]]:
         plan, hidden = part.build(changes)
         return node.withNewChildren(query.catalyst.seq([plan])), hidden
 
@@ -169,14 +169,14 @@ def read_generate(query: Query, node: Node, wanted: set[int], limits: Limits) ->
     return over(part, build, output=(*part.output, *made), fixed=frozenset[int](), ledger=ledger)
 
 
-def read_expand(query: Query, node: Node, _wanted: set[int], _limits: Limits) -> Part:
+def read_expand(query: Query, node: Node, _wanted: set[int], _limits: Limits) -> TimePart:
     """Read the node by which sliding windows and grouping sets make several rows of one."""
     rows = [items(row) for row in items(node.projections())]
     output = items(node.output())
     need = set().union(*[references(e) for row in rows for e in row])
     part = query.read(node.child(), need, {})
 
-    def build(changes: Changes) -> tuple[Node, list[Node]]:
+    def build(changes: StateChanges) -> tuple[Node, list[Node]]:
         plan, hidden = part.build(changes)
         return query.catalyst.expand(node, hidden, plan), hidden
 
@@ -189,7 +189,7 @@ def read_expand(query: Query, node: Node, _wanted: set[int], _limits: Limits) ->
         if any(references(row[place]) & part.ledger for row in rows):
             ledger.add(expr_id(each))
     operation = part.operation & {expr_id(each) for each in output}
-    return Part(
+    return TimePart(
         build=build,
         output=tuple(output),
         times=times,
@@ -205,7 +205,7 @@ def _listed(project: Node, wanted: set[int]) -> dict[int, Node]:
     return {expr_id(e): e for e in items(project.projectList()) if expr_id(e) in wanted}
 
 
-def read_window(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
+def read_window(query: Query, node: Node, wanted: set[int], _: Limits) -> TimePart:
     """Read a GROUP BY of a time and other keys."""
     grouping = [plain(each) for each in items(node.groupingExpressions())]
     outputs = [e for e in items(node.aggregateExpressions()) if expr_id(e) in wanted]
@@ -249,12 +249,12 @@ def read_window(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
         named.append(query.catalyst.alias(new, str(each.name()), each) if same else new)
     made = query.made(operator, [(str(each.name()), each) for each in results])
 
-    def build(changes: Changes) -> tuple[Node, list[Node]]:
+    def build(changes: StateChanges) -> tuple[Node, list[Node]]:
         plan, hidden = made(changes)
         return query.catalyst.project([*named, *hidden], plan), hidden
 
     kept = {expr_id(results[at]): clock for at, clock in enumerate(times) if clock is not None}
-    return Part(
+    return TimePart(
         build=build,
         output=tuple(each.toAttribute() for each in named),
         times=known({expr_id(each): time_of(each, kept) for each in named}),
@@ -262,16 +262,16 @@ def read_window(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
     )
 
 
-def _calls(outputs: Sequence[Node]) -> list[tuple[Node, Call]]:
+def _calls(outputs: Sequence[Node]) -> list[tuple[Node, FunctionCall]]:
     """Return the different aggregates in the columns of a result."""
-    calls: list[tuple[Node, Call]] = []
+    calls: list[tuple[Node, FunctionCall]] = []
     for found in (node for each in outputs for node in walk(each)):
         if kind(found) == "AggregateExpression" and _index(calls, found) is None:
             calls.append((found, _call(found, len(calls))))
     return calls
 
 
-def _call(found: Node, at: int) -> Call:
+def _call(found: Node, at: int) -> FunctionCall:
     call = call_of(found, at)
     if call.from_rows() is None:
         raise NotIncremental(
@@ -281,7 +281,7 @@ def _call(found: Node, at: int) -> Call:
     return call
 
 
-def _index(calls: Sequence[tuple[Node, Call]], found: Node) -> int | None:
+def _index(calls: Sequence[tuple[Node, FunctionCall]], found: Node) -> int | None:
     for at, (each, _) in enumerate(calls):
         if each.semanticEquals(found):
             return at
@@ -316,7 +316,7 @@ def query_over(
     return Query(catalyst, inputs, temporal, READERS, REASONS)
 
 
-def _numbered(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
+def _numbered(query: Query, node: Node, wanted: set[int], limits: Limits) -> TimePart:
     """Read a `row_number()`: either an as-of join written in plain SQL, or a ranking."""
     if limits.get(place_of(node)) == 1 and place_of(node) not in wanted:
         joined = read_as_of(query, node, wanted)

@@ -59,7 +59,7 @@ Buckets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(slots=True)
-class State:
+class OperatorState:
     """An unpacked checkpoint, or an empty one."""
 
     folder: Path
@@ -70,11 +70,11 @@ class State:
         return self.folder / section if section in self.sections else None
 
 
-def open_state(path: Path | None, fingerprint: str, folder: Path) -> State:
+def open_state(path: Path | None, fingerprint: str, folder: Path) -> OperatorState:
     """Unpack a checkpoint. Raise `ForeignState` if another query or another engine wrote it."""
     folder.mkdir(parents=True, exist_ok=True)
     if path is None:
-        return State(folder)
+        return OperatorState(folder)
     try:
         with tarfile.open(path, "r:") as tar:
             tar.extractall(folder, filter="data")
@@ -83,7 +83,7 @@ def open_state(path: Path | None, fingerprint: str, folder: Path) -> State:
         raise ForeignState(f"the checkpoint is none of this engine: {bad}") from None
     if manifest.get("format") != FORMAT or manifest.get("query") != fingerprint:
         raise ForeignState("the checkpoint was written for another query: reset the derivative")
-    return State(folder, manifest["watermarks"], frozenset(manifest["sections"]))
+    return OperatorState(folder, manifest["watermarks"], frozenset(manifest["sections"]))
 
 
 def write_state(
@@ -242,7 +242,7 @@ class Context:
     """The data of one run that its operators use and update."""
 
     catalyst: Catalyst
-    state: State
+    state: OperatorState
     scratch: Path
     prev: Moment
     new: Moment

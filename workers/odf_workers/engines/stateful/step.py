@@ -37,9 +37,9 @@ from ..exchange import worker_side as exchange
 from ..port.port import InvalidQuery
 from ..spark.catalyst import col
 from ..spark.plan import reason
-from .operators import Moment, Moments, Operator, Side, Window, back, keeps, since, wakes
+from .operators import JoinSide, Moment, Moments, Operator, Window, back, keeps, since, wakes
 from .plan import Plan
-from .query import NewRows, Result
+from .query import NewRows, StatefulResult
 from .results import (
     BUCKET,
     COUNT,
@@ -68,7 +68,7 @@ from .state import (
     write_section,
     write_state,
 )
-from .times import AT, GROUP, SEQ, SIGN, Changes, framed
+from .times import AT, GROUP, SEQ, SIGN, StateChanges, framed
 
 _TIMELY, _STAYS = "odf timely", "odf stays"
 _FLAGS = (THERE, UNMATCHED, _STAYS)
@@ -95,7 +95,7 @@ class _New:
     """Time of the earliest change."""
 
 
-def advance(context: Context, changes: Changes, place: int, operator: Operator) -> Made:
+def advance(context: Context, changes: StateChanges, place: int, operator: Operator) -> Made:
     """Add the changes of a run to the state of an operator; return the changes of its result."""
     names = [f"{place}-{at}.parquet" for at in range(len(operator.sides))]
     new = [_new(context, changes, operator, place, at) for at in range(len(operator.sides))]
@@ -121,7 +121,7 @@ def advance(context: Context, changes: Changes, place: int, operator: Operator) 
     return Made(found.withColumn(SEQ, F.lit(None).cast("bigint")), only_come=not kept)
 
 
-def _new(context: Context, changes: Changes, operator: Operator, place: int, at: int) -> _New:
+def _new(context: Context, changes: StateChanges, operator: Operator, place: int, at: int) -> _New:
     side = operator.sides[at]
     frame = side.rows(changes)
     keys = [_hashable(frame, name) for name in side.bucket]
@@ -164,7 +164,7 @@ def _count(context: Context, changes: Computed) -> tuple[Buckets, bool, int | No
     return distinct(np.concatenate(found)), retracts, min(first, default=None)
 
 
-def _shaped(operator: Operator, side: Side, changes: DataFrame) -> DataFrame:
+def _shaped(operator: Operator, side: JoinSide, changes: DataFrame) -> DataFrame:
     """Return changes in the form in which the state keeps rows."""
     if not isinstance(operator, Window):
         return changes.select(*[col(name) for name in (BUCKET, AT, SEQ, *side.columns, SIGN)])
@@ -274,7 +274,7 @@ def run(
     output: Path,
     scratch: Path,
     partitions: int | None = None,
-) -> Result:
+) -> StatefulResult:
     """Add new rows to the state, and write the changes of the result.
 
     `partitions` is the number of Spark's partitions; the result does not depend on it.
@@ -293,7 +293,7 @@ def run(
 
 
 class _Run:
-    """One run. It supplies the parts of the plan with rows, as `Changes`."""
+    """One run. It supplies the parts of the plan with rows, as `StateChanges`."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ class _Run:
         )
         self._context.expect(sum(_row_count(given) for given in new_rows))
 
-    def finish(self, new_state: Path, output: Path) -> Result:
+    def finish(self, new_state: Path, output: Path) -> StatefulResult:
         plan, context = self._plan, self._context
         for place, operator in enumerate(plan.operators):
             self._made.append(advance(context, self, place, operator))
@@ -336,7 +336,7 @@ class _Run:
         schema = arrow_schema(T.StructType([result.schema[name] for name in names]))
         count = write(result.batches(names), schema, output)
         write_state(new_state, plan.fingerprint, self._watermarks, context.sections)
-        return Result(
+        return StatefulResult(
             rows=count,
             schema=schema,
             watermark=_instant(plan.watermark.at(self._watermarks)),

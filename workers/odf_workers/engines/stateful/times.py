@@ -159,7 +159,7 @@ AT = "odf at"
 HIDDEN = (SIGN, SEQ, GROUP)
 
 
-class Changes(Protocol):
+class StateChanges(Protocol):
     """The changes of a run, for the leaves of a plan."""
 
     def input(self, alias: str) -> DataFrame:
@@ -171,12 +171,12 @@ class Changes(Protocol):
         ...
 
 
-Build = Callable[[Changes], tuple[Node, list[Node]]]
+Build = Callable[[StateChanges], tuple[Node, list[Node]]]
 """Returns the plan over a run's changes, and its hidden attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TimePart:
     """A plan whose leaves are inputs and results of operators."""
 
     build: Build
@@ -213,7 +213,7 @@ def leaf(
 
 
 def framed(
-    catalyst: Catalyst, part: Part, changes: Changes, columns: Sequence[tuple[str, Node]]
+    catalyst: Catalyst, part: TimePart, changes: StateChanges, columns: Sequence[tuple[str, Node]]
 ) -> DataFrame:
     """Return a frame with named columns over a part, and the hidden columns."""
     plan, hidden = part.build(changes)

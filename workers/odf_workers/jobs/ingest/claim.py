@@ -26,7 +26,7 @@ from odf_storage.stores.ports.values import Failed, Job, JobEnd, Succeeded
 
 from ...runtime.command import LOGGER, line
 from ..work.context import WorkerContext
-from .round import Group, Post, Ready, Round
+from .round import Group, IngestTask, Ready, Round
 from .run import committed
 
 TURN_S = 2.0
@@ -34,7 +34,7 @@ TURN_S = 2.0
 turn."""
 
 
-def _dataset_of(post: Post) -> DatasetId:
+def _dataset_of(post: IngestTask) -> DatasetId:
     if post.job.spec.dataset is None:
         raise AssertionError("unreachable: the job of a post names its dataset")
     return post.job.spec.dataset
@@ -61,7 +61,7 @@ class PostRun:
         self._stores, self._context, self._worker = stores, context, worker
         self._failure, self._give_back, self._is_over = failure, give_back, is_over
 
-    def run(self, groups: Sequence[Sequence[Post]]) -> Iterator[JobEnd]:
+    def run(self, groups: Sequence[Sequence[IngestTask]]) -> Iterator[JobEnd]:
         """Process groups of posts, one group for each dataset; yield the ends as they happen.
 
         Raises errors that do not concern a single dataset.
@@ -159,10 +159,10 @@ class PostRun:
             else:
                 yield end
 
-    def _failed(self, post: Post, error: Exception) -> JobEnd:
+    def _failed(self, post: IngestTask, error: Exception) -> JobEnd:
         return self._end_with(post, error)
 
-    def _end_with(self, post: Post, came: Succeeded | Exception) -> JobEnd:
+    def _end_with(self, post: IngestTask, came: Succeeded | Exception) -> JobEnd:
         """Return the end of a post with its result or its error. Raises errors that must end the
         run."""
         outcome = self._failure(post.job, came) if isinstance(came, Exception) else came

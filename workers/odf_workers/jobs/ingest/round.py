@@ -69,7 +69,7 @@ to wait for it."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Post:
+class IngestTask:
     """The post of a job. The time of its blocks is the job's submission, no matter when it runs."""
 
     job: Job
@@ -77,7 +77,7 @@ class Post:
     job_progress: JobProgress = field(default_factory=JobProgress)
 
 
-def shares_slices(post: Post, plan: IngestPlan) -> bool:
+def shares_slices(post: IngestTask, plan: IngestPlan) -> bool:
     """Whether a post only adds rows, and its body is small enough to be stored in the job. The
     unpacked rows may still be large (`SHARED_BYTES`)."""
     return (
@@ -93,7 +93,7 @@ def shares_slices(post: Post, plan: IngestPlan) -> bool:
 
 
 def prepare(
-    dataset: Dataset, post: Post, plan: IngestPlan, context: WorkerContext, scratch: Path
+    dataset: Dataset, post: IngestTask, plan: IngestPlan, context: WorkerContext, scratch: Path
 ) -> PreparedPost:
     """Prepare a post for the stages; `scratch` is the path of a folder for it, which does not exist
     yet.
@@ -114,7 +114,7 @@ def prepare(
 
 
 T = TypeVar("T")
-EndWith = Callable[[Post, Succeeded | Exception], JobEnd]
+EndWith = Callable[[IngestTask, Succeeded | Exception], JobEnd]
 """Makes the end of a post from its result or its error; raises errors that must end all work."""
 
 ROUND_S = 1.0
@@ -126,7 +126,7 @@ class Group:
     """Posts of one dataset that have not ended, in their order."""
 
     dataset: DatasetId
-    waiting: list[Post]
+    waiting: list[IngestTask]
     trace: str | None = None
     conflicts: int = 0
     """How often in a row another writer committed first."""
@@ -137,10 +137,10 @@ class Group:
 
 
 @dataclass(slots=True)
-class Waiting:
+class PreparedBatch:
     """A prepared Batch: its posts, and the plan of each."""
 
-    posts: list[Post] = field(default_factory=list)
+    posts: list[IngestTask] = field(default_factory=list)
     prepared: list[PreparedPost] = field(default_factory=list)
 
     @property
@@ -160,7 +160,7 @@ class Ready:
     """Result of a round for the posts of a dataset, beginning with the first waiting post."""
 
     group: Group
-    left: deque[Post]
+    left: deque[IngestTask]
     """Posts that the round has not processed yet."""
     folder: Path
     """Directory of the round; each user creates an entry with a unique name in it."""
@@ -208,7 +208,7 @@ class Round:
 
     def _step(self) -> bool:
         """Process the next Batch of each dataset; return whether any dataset had one."""
-        tasks: list[tuple[Ready, Waiting]] = []
+        tasks: list[tuple[Ready, PreparedBatch]] = []
         found = False
         for ready in (each for each in self._begun if each.left):
             if found and self._is_late():
@@ -224,13 +224,13 @@ class Round:
         self._run_tasks(tasks)
         return found
 
-    def _next(self, ready: Ready) -> Waiting:
+    def _next(self, ready: Ready) -> PreparedBatch:
         """Return the next posts of a dataset, planned on its new blocks; an empty Batch if there
         are none.
 
         Small posts that are appended share a Batch, any other post is a Batch alone.
         """
-        batch = Waiting()
+        batch = PreparedBatch()
         while ready.left:
             post = ready.left[0]
             if (plan := self._planned(ready, post)) is None:
@@ -256,7 +256,7 @@ class Round:
                 break
         return batch
 
-    def _planned(self, ready: Ready, post: Post) -> IngestPlan | None:
+    def _planned(self, ready: Ready, post: IngestTask) -> IngestPlan | None:
         step = partial(
             plan_ingest,
             ready.state,
@@ -266,13 +266,13 @@ class Round:
         )
         return self._tried(ready, [post], step)
 
-    def _run(self, ready: Ready, batch: Waiting) -> None:
+    def _run(self, ready: Ready, batch: PreparedBatch) -> None:
         """Run a Batch separately."""
         step = partial(self._rows, batch, ready.folder / secrets.token_hex(8))
         if (rows := self._tried(ready, batch.posts, step)) is not None:
             self._write(ready, batch, rows)
 
-    def _rows(self, batch: Waiting, folder: Path) -> BatchRows:
+    def _rows(self, batch: PreparedBatch, folder: Path) -> BatchRows:
         if batch.is_task:
             return self._rows_of_tasks([batch])[0]
         context = self._context
@@ -280,12 +280,12 @@ class Round:
             context = replace(context, job_progress=batch.posts[0].job_progress)
         return run_posts(batch.prepared, context, folder)
 
-    def _rows_of_tasks(self, batches: Sequence[Waiting]) -> Sequence[BatchRows]:
+    def _rows_of_tasks(self, batches: Sequence[PreparedBatch]) -> Sequence[BatchRows]:
         jobs = [post.job_progress for batch in batches for post in batch.posts]
         way = way_of_tasks(self._context, jobs)
         return run_batches(way, [each.prepared for each in batches], self._context)
 
-    def _run_tasks(self, tasks: Sequence[tuple[Ready, Waiting]]) -> None:
+    def _run_tasks(self, tasks: Sequence[tuple[Ready, PreparedBatch]]) -> None:
         """Run Batches of one Spark task each by one job. If that fails, run each separately: one of
         them may crash every process that runs it."""
         found: Sequence[BatchRows | None] = [None] * len(tasks)
@@ -301,13 +301,13 @@ class Round:
                 else:
                     self._write(ready, batch, rows)
 
-    def _write(self, ready: Ready, batch: Waiting, rows: BatchRows) -> None:
+    def _write(self, ready: Ready, batch: PreparedBatch, rows: BatchRows) -> None:
         """Add the ends of the posts of a Batch, according to its rows."""
         if rows.failure is not None:
             error = rows.failure.error()
             ready.ends += [self._end_with(post, error) for post in batch.posts]
             return
-        good = Waiting()
+        good = PreparedBatch()
         for post, prepared, read in zip(batch.posts, batch.prepared, rows.posts, strict=True):
             if read.failure is not None:
                 ready.ends.append(self._end_with(post, read.failure.error()))
@@ -332,7 +332,7 @@ class Round:
                 if each.data is not None and each.content is not None
             ]
 
-    def _written(self, ready: Ready, batch: Waiting, rows: BatchRows) -> WrittenBatch:
+    def _written(self, ready: Ready, batch: PreparedBatch, rows: BatchRows) -> WrittenBatch:
         """Write a Batch and upload its slices, unless they are in memory."""
         written = write_batch(ready.dataset, ready.state, batch.prepared, rows, self._context)
         if not batch.posts[0].payload.dry_run:
@@ -344,7 +344,7 @@ class Round:
                 post.job_progress.phase("commit")
         return written
 
-    def _tried(self, ready: Ready, posts: Sequence[Post], step: Callable[[], T]) -> T | None:
+    def _tried(self, ready: Ready, posts: Sequence[IngestTask], step: Callable[[], T]) -> T | None:
         """Return the result of the step. If it fails, return None and end these posts, but no
         others."""
         try:
@@ -357,7 +357,7 @@ class Round:
         return None
 
 
-def _part_of(ready: Ready, post: Post) -> AbstractContextManager[None]:
+def _part_of(ready: Ready, post: IngestTask) -> AbstractContextManager[None]:
     return part_of(ready.group.trace, dataset=str(ready.dataset.id), job=post.job.id)
 
 
@@ -366,7 +366,7 @@ def _dry(receipt: IngestReceipt, state: ChainState) -> DryRunReceipt:
     return DryRunReceipt(**structs.asdict(receipt), schema=schema)
 
 
-def _succeeded(post: Post, rejected: Rejected | None, receipt: IngestReceipt) -> Succeeded:
+def _succeeded(post: IngestTask, rejected: Rejected | None, receipt: IngestReceipt) -> Succeeded:
     if receipt.rows_rejected:
         receipt = structs.replace(receipt, rejected_job=str(post.job.id))
     return Succeeded(ingest_job.to_json(receipt), None if rejected is None else rejected.document())

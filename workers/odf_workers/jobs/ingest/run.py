@@ -38,7 +38,7 @@ from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from ...merge.strategies import bytes_of_all, reads_history
 from ...partitions.port import Here, Way
 from ...plan.ingest import IngestPlan, plan_ingest
-from ...readers.plain import TableFiles
+from ...readers.plain import PlainTables
 from ...readers.splits import Splits
 from ...runtime.progress import Content
 from ...slices.schema import Operation
@@ -152,7 +152,7 @@ def prepare_post(
     context: WorkerContext,
     scratch: Path,
     extras: Extras,
-    table: TableFiles | None = None,
+    table: PlainTables | None = None,
 ) -> PreparedPost:
     """Prepare a post in the driver: unpack, preprocess, cut into splits. The input is one file,
     or a table's files in the folder `content`.

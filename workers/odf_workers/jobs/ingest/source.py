@@ -24,14 +24,14 @@ from ...engines.port.port import InvalidQuery, engine_for, place_of
 from ...partitions.port import Spans, Way
 from ...plan.ingest import IngestPlan
 from ...readers.features import Known
-from ...readers.plain import TableFiles, naming, plain_file
+from ...readers.plain import PlainTables, naming, plain_file
 from ...readers.plain_text import Plain
 from ...readers.read import SplitRead, open_frame, open_splits, schema_of
 from ...readers.rejected import Rejected
 from ...readers.splits import (
     LINES,
     SPLIT_BYTES,
-    Split,
+    ReaderSplit,
     Splits,
     plan_splits,
     split_count,
@@ -65,7 +65,7 @@ class Source:
     """Bytes of the file that the query read, if this one is the result of a query."""
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
-    table: TableFiles | None = None
+    table: PlainTables | None = None
     """The files of a table in the folder `content`, instead of one file."""
 
     @property
@@ -83,7 +83,7 @@ def source_of(
     context: WorkerContext,
     scratch: Path,
     most: int | None,
-    table: TableFiles | None = None,
+    table: PlainTables | None = None,
 ) -> Source | None:
     """Return the file to read, or the files of a table; `most` is the limit of bad rows that are
     set aside. None if a query has no input.
@@ -145,7 +145,7 @@ def adding_columns(
 
 
 def _sizes(
-    step: ReadStep, content: Content, table: TableFiles | None, limits: Limits
+    step: ReadStep, content: Content, table: PlainTables | None, limits: Limits
 ) -> tuple[int, ...]:
     """Return the unpacked size of the file, or of each file of the table. Raises as
     `unpacked_size`."""
@@ -175,7 +175,7 @@ def splits_of(
         found = splits_of_table(source.table, source.sizes, way.width)
         return whole, replace(found, splits=_seen_by(way, found.splits))
     if way.in_process:
-        return whole, Splits(splits=(Split(file=source.content),))
+        return whole, Splits(splits=(ReaderSplit(file=source.content),))
     schema = schema_of(source.step)
     if (
         schema is None
@@ -193,7 +193,7 @@ def splits_of(
     return replace(whole, schema=schema, names_columns=found.names_columns), found
 
 
-def _seen_by(way: Way, splits: Sequence[Split]) -> tuple[Split, ...]:
+def _seen_by(way: Way, splits: Sequence[ReaderSplit]) -> tuple[ReaderSplit, ...]:
     """Return splits of files of this machine with the files in the form that stages receive. Each
     file is lent once, in the parts that its splits need."""
     parts: dict[Path, list[Spans | None]] = {}
@@ -202,14 +202,14 @@ def _seen_by(way: Way, splits: Sequence[Split]) -> tuple[Split, ...]:
             parts.setdefault(_path(each), []).append(each.spans)
     files = {path: iter(way.spans(path, wanted)) for path, wanted in parts.items()}
 
-    def seen(split: Split) -> Split:
+    def seen(split: ReaderSplit) -> ReaderSplit:
         file = next(files[_path(split)])
         return replace(split, file=file, then=tuple(map(seen, split.then)))
 
     return tuple(map(seen, splits))
 
 
-def _path(split: Split) -> Path:
+def _path(split: ReaderSplit) -> Path:
     if not isinstance(split.file, Path):
         raise AssertionError("unreachable: splits are planned from files of this machine")
     return split.file

@@ -13,7 +13,7 @@ from dataclasses import replace
 from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
 
 from ...engines.port.job_listener import Heard, HeardOfAll
-from ...engines.port.port import Listener
+from ...engines.port.port import EngineListener
 from ...partitions.port import Here, Usage, Way
 from ...readers.splits import Splits
 from ...runtime.progress import JobProgress
@@ -43,7 +43,7 @@ def way_of_tasks(context: WorkerContext, jobs: Sequence[JobProgress]) -> Way:
     return _spark(context, HeardOfAll(jobs))
 
 
-def _spark(context: WorkerContext, listener: Listener) -> Way:
+def _spark(context: WorkerContext, listener: EngineListener) -> Way:
     from ...partitions.on_spark import OnSpark
 
     return OnSpark(context.engines.session, listener=listener)

@@ -22,7 +22,7 @@ from odf_storage.datasets.job_payloads.query_job import (
     QueryReceipt,
 )
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.query.messages import View
+from odf_storage.datasets.query.messages import TableView
 from odf_storage.datasets.query.tables import QueryResults, table_of
 from odf_storage.datasets.read.formats import Format, encoded
 from odf_storage.datasets.read.view import Outline, outline_of, require_in_history
@@ -61,8 +61,8 @@ def run_query(
     tables = [
         table_of(
             each.named.alias,
-            View(each.named.plain),
-            [View(view) for view in each.named.views],
+            TableView(each.named.plain),
+            [TableView(view) for view in each.named.views],
             each.outline,
             folder="",
         )

@@ -46,7 +46,7 @@ from ...runtime.progress import JobProgress
 from ...slices.write import parquet_settings
 from ..ingest.source import EngineFailed
 from .chains import backwards
-from .result import InputFiles, Made, checked
+from .result import InputFiles, MadeResult, checked
 
 
 class SchemaNotKnown(BadInput):
@@ -57,7 +57,7 @@ class SchemaNotKnown(BadInput):
 class Executed:
     """Result of an iteration. Warnings are for the author of the query."""
 
-    made: Made
+    made: MadeResult
     response: TransformResponseSuccess
     warnings: tuple[str, ...]
     late_rows: int = 0
@@ -255,7 +255,7 @@ class OwnCheckpoints:
                 found.append(one.hash)
         return found[::-1]
 
-    def keep(self, block: HashedBlock, made: Made) -> None:
+    def keep(self, block: HashedBlock, made: MadeResult) -> None:
         """Keep the checkpoint that the replay of a block made."""
         self._made_by = block.hash
         self._kept.unlink(missing_ok=True)

@@ -44,7 +44,7 @@ from ...runtime.command import Command, output_of
 from ...slices.schema import IncompatibleSchema
 from . import sql_grammar
 from .iteration import checkpoint_file
-from .result import InputFiles, Made, work_folder
+from .result import InputFiles, MadeResult, work_folder
 
 GRAMMAR_S = 20.0
 """Seconds after which it stays unknown whether a text is a query."""
@@ -222,7 +222,7 @@ def undecided(
     plan: TransformPlan,
     inputs: list[Dataset],
     files: InputFiles,
-    made: Made,
+    made: MadeResult,
 ) -> str | None:
     """Return why these differences prove nothing; None if they do, or if there are none."""
     if not differences:

@@ -59,7 +59,7 @@ from ..work.context import WorkerContext
 from .chains import engine_of, is_trusted, last_data, watermark_of
 from .iteration import Beginning, Executed, OwnCheckpoints, SchemaNotKnown, checkpoint_file, execute
 from .never_runs import proves, readable_checkpoint, runs_nowhere, undecided, with_checkpoint_of
-from .result import InputFiles, Made, work_folder
+from .result import InputFiles, MadeResult, work_folder
 from .run import input_files
 
 
@@ -114,7 +114,7 @@ def replay(
     *,
     newest_engine: bool = False,
     checkpoints: OwnCheckpoints | None = None,
-    on_made: Callable[[Made], None] = lambda _: None,
+    on_made: Callable[[MadeResult], None] = lambda _: None,
 ) -> Replayed:
     """Repeat an execution, with the engine version that made it, or with the newest one. If its
     intervals are not those of the chains, nothing is executed.
@@ -244,14 +244,14 @@ def _compared(
 
 
 def _of_another_engine(
-    found: Replayed, plan: TransformPlan, inputs: list[Dataset], files: InputFiles, made: Made
+    found: Replayed, plan: TransformPlan, inputs: list[Dataset], files: InputFiles, made: MadeResult
 ) -> Replayed:
     found = replaced(found, actual=with_checkpoint_of(found.actual, found.expected))
     why = undecided(found.differences, plan, inputs, files, made)
     return replaced(found, undecided=why)
 
 
-def _refuse_foreign_state(beginning: Beginning, made: Made) -> None:
+def _refuse_foreign_state(beginning: Beginning, made: MadeResult) -> None:
     """Check that a query that keeps state began from a known one. Raises `ForeignState`."""
     if not beginning.is_known and holds_state(made.checkpoint_path):
         raise ForeignState("not verifiable here: it begins from state of another node")

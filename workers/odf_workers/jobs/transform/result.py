@@ -45,7 +45,7 @@ from ..work.context import local_file, remember_copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class MadeResult:
     """Output of an iteration on the local disk."""
 
     schema: SetDataSchema | None
@@ -73,7 +73,7 @@ def checked(
     vocab: Vocab,
     schema: DataSchema | None,
     next_offset: int,
-) -> Made:
+) -> MadeResult:
     """Check the output of an engine, and return it.
 
     Raises:
@@ -88,7 +88,7 @@ def checked(
         data_path = _rewritten(data_path, wanted)
     grown = schema is None or len(wanted) > len(schema.fields)
     data, misfit = judged(data_path, next_offset) if rows else (None, None)
-    return Made(
+    return MadeResult(
         schema=SetDataSchema(schema=from_arrow(wanted)) if grown else None,
         arrow=wanted,
         data=data,

@@ -30,7 +30,12 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.info import chunks
 from odf_storage.datasets.job_payloads.compact_job import CompactPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.compact import HistoryReceipt, Plan, commit_plan, plan_hard
+from odf_storage.datasets.rewrite.compact import (
+    CompactionPlan,
+    HistoryReceipt,
+    commit_plan,
+    plan_hard,
+)
 from odf_storage.datasets.rewrite.compact import described as receipt_of_plan
 from odf_storage.datasets.rewrite.compaction import Merge, SliceLimits
 from odf_storage.stores.ports.errors import RefConflict
@@ -163,7 +168,7 @@ def run_compaction(
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-def _merge(run: _Run, plan: Plan) -> None:
+def _merge(run: _Run, plan: CompactionPlan) -> None:
     """Merge the slices that the plan needs, and put them into the object store."""
     dataset, head = run.dataset, plan.old[-1].hash
     missing = [m for m in plan.merges if len(m.slices) > 1 and m.key not in run.merged]

@@ -18,7 +18,7 @@ from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ..transform.chains import backwards
 from ..transform.replay import NotVerifiable, replay
-from ..transform.result import Made
+from ..transform.result import MadeResult
 from ..work.context import WorkerContext
 
 RECOMPUTED = "recomputed"
@@ -42,7 +42,7 @@ def run_heal(
         return _healed(stores, key, "here")
     found: list[Multihash] = []
 
-    def keep(made: Made) -> None:
+    def keep(made: MadeResult) -> None:
         for part, path in (
             (made.data, made.data_path),
             (made.checkpoint, made.checkpoint_path),

@@ -32,10 +32,10 @@ from odf_storage.datasets.job_payloads.verify_job import (
     NOT_VERIFIABLE,
     REPRODUCED,
     CheckedBlock,
-    Problem,
     VerifiedDataset,
     VerifyAnswer,
     VerifyPayload,
+    VerifyProblem,
     VerifyReport,
     listed,
 )
@@ -63,8 +63,8 @@ class Replays:
 
     verdicts: dict[str, str] = field(default_factory=dict)
     """Verdicts by block."""
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)
+    problems: list[VerifyProblem] = field(default_factory=list)
+    notes: list[VerifyProblem] = field(default_factory=list)
     engines: Counter[str] = field(default_factory=Counter)
 
     def count(self, verdict: str) -> int:
@@ -178,7 +178,7 @@ def _make_state(
         raise NotVerifiable(f"{begun}which differs in {', '.join(made.differences)}")
 
 
-def _different(block: HashedBlock, made: Replayed) -> Problem:
+def _different(block: HashedBlock, made: Replayed) -> VerifyProblem:
     fields = ", ".join(made.differences)
     message = f"made again by {made.engine} {made.engine_version} it differs in {fields}"
     recorded = made.recorded
@@ -188,8 +188,8 @@ def _different(block: HashedBlock, made: Replayed) -> Problem:
     return replace(problem, expected=to_data(made.expected), actual=to_data(made.actual))
 
 
-def _problem(kind: str, block: HashedBlock, message: str) -> Problem:
-    return Problem(
+def _problem(kind: str, block: HashedBlock, message: str) -> VerifyProblem:
+    return VerifyProblem(
         kind=kind,
         reason=kind,
         message=message,

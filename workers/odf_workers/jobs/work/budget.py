@@ -98,7 +98,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class LeaseWatch:
     """Limits that a worker enforces on its jobs, and on its own threads."""
 
     budget: Budget = Budget()
@@ -222,7 +222,7 @@ LOOK_S = 0.1
 """Seconds between two checks of the budget."""
 IDLE_S = 2.0
 """Seconds without a claim after which the thread ends."""
-UNBOUNDED = Watching()
+UNBOUNDED = LeaseWatch()
 TELL_S = 0.5
 """Seconds between two reports of progress."""
 CANCELLED_S = 1.0
@@ -239,7 +239,7 @@ class LeaseKeeper:
     """
 
     def __init__(
-        self, jobs: JobQueue, worker: str, *, lease: timedelta, watching: Watching = UNBOUNDED
+        self, jobs: JobQueue, worker: str, *, lease: timedelta, watching: LeaseWatch = UNBOUNDED
     ) -> None:
         self._jobs, self._worker, self._lease = jobs, worker, lease
         self._watching = watching

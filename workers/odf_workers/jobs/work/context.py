@@ -41,7 +41,7 @@ from ...partitions.port import Usage
 from ...plan.transform import IterationLimits
 from ...runtime.command import LOGGER, PrepareLimits, line
 from ...runtime.progress import JobProgress
-from ...slices.costs import Cut
+from ...slices.costs import SliceCut
 from ...slices.schema import Limits
 from ...slices.write import Written
 
@@ -155,7 +155,7 @@ class IngestOptions:
     """Seconds ahead of the clock up to which event times move the watermark; None: no bound."""
     micro_batch_bytes: int = 8 << 20
     """Inputs smaller than this run in this process, larger ones on Spark; 0: all run on Spark."""
-    cut: Cut = field(default_factory=Cut)
+    cut: SliceCut = field(default_factory=SliceCut)
     upload_threads: int = 2
     """Number of slices that are uploaded in parallel."""
 
