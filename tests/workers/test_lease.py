@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import threading
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -40,6 +41,16 @@ class Restarting:
             self.failed += 1
             raise ConnectionError("the database restarts")
         return self._jobs.get(job)
+
+
+@pytest.fixture(autouse=True)
+def _threads_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One that went on would end the process of the tests when this machine is busy for as long as
+    a test calls stuck."""
+    monkeypatch.setattr(lease, "IDLE_S", 0.5)
+    earlier = set(lease_threads())
+    yield
+    wait_until(lambda: not set(lease_threads()) - earlier, "the end of the threads")
 
 
 @pytest.fixture
@@ -111,9 +122,8 @@ def test_a_worker_whose_jobs_were_all_cancelled_is_still_watched_and_not_taken_f
 
 
 def test_one_thread_serves_the_claims_of_a_worker_and_ends_when_none_comes(
-    stores: Stores, unwatched: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
+    stores: Stores, unwatched: list[threading.Thread]
 ) -> None:
-    monkeypatch.setattr(lease, "IDLE_S", 0.5)
     earlier = set(lease_threads())
     keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=LeaseWatch(stuck_s=60.0))
     *some, last = claimed(stores, 3)
