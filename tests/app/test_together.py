@@ -17,6 +17,7 @@ from odf_node.service.ingest.content import Post, Posted, Whole
 from odf_node.service.ingest.posts import KEPT_S, Destinations, Posts
 from odf_node.service.limits.shares import Coalescer
 from odf_node.service.wiring import Node
+from odf_protocol.errors import code_of
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_storage.runtime.logs import current_facts, part_of
 from odf_storage.stores.index.sql import Heads
@@ -152,7 +153,7 @@ def test_posts_that_come_together_are_let_in_and_refused_one_by_one(service) -> 
         posts = [to("open"), to("none"), to("two"), to("open", nobody), to("open", owner, "a/b")]
     posts.append(to("open"))
     first, none, two, stranger, other, last = service.node.posts.take(posts)
-    told = [type(each).__name__ for each in (none, stranger, other)]
+    told = [code_of(each) for each in (none, stranger, other)]
     assert told == ["DatasetHidden", "ActionForbidden", "UnsupportedMediaType"]
     assert two.code == "SourceNotUsable"
     jobs: list[Job] = []

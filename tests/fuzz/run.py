@@ -17,6 +17,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from odf_protocol.errors import code_of
+
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / ".cache" / "fuzz"
 RSS_LIMIT_MIB = 1024
@@ -108,7 +110,7 @@ def place_of(problem: Exception) -> str:
         if frame.filename.startswith(str(ROOT)) and ".venv" not in frame.filename
     ]
     last = ours[-1]
-    return f"{type(problem).__name__} at {Path(last.filename).relative_to(ROOT)}:{last.lineno}"
+    return f"{code_of(problem)} at {Path(last.filename).relative_to(ROOT)}:{last.lineno}"
 
 
 if __name__ == "__main__":

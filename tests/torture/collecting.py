@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from crash_work import settings_of
 
+from odf_protocol.errors import code_of
 from odf_storage.datasets.node.open_stores import open_stores
 from odf_storage.datasets.upkeep.gc import collect_garbage
 
@@ -23,7 +24,7 @@ def main() -> None:
             collect_garbage(stores, grace=GRACE)
             stores.close()
         except Exception as problem:
-            print(type(problem).__name__, problem, flush=True)
+            print(code_of(problem), problem, flush=True)
         time.sleep(0.3)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.workers.derivatives import node_of
 
+from odf_protocol.errors import code_of
 from odf_storage.datasets.node.open_stores import open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_workers.program.loop import Worker
@@ -42,7 +43,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as scratch:
                 work(stores, Path(scratch))
         except Exception as problem:  # a server is being killed: look again
-            print(type(problem).__name__, problem, flush=True)
+            print(code_of(problem), problem, flush=True)
             time.sleep(0.2)
 
 

@@ -14,6 +14,7 @@ from tests.workers.datasets import bench_without_engine
 
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
+from odf_protocol.errors import code_of
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, DatasetKind, Seed
 from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
@@ -117,7 +118,7 @@ def main() -> None:
                 work(stores, lease=LONG_LEASE)
                 time.sleep(0.05)
         except Exception as problem:  # a server is being killed: look again
-            print(type(problem).__name__, problem, flush=True)
+            print(code_of(problem), problem, flush=True)
             time.sleep(0.2)
 
 
