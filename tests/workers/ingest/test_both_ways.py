@@ -232,7 +232,7 @@ def played(history: History, bench: WorkerContext, stores: Stores) -> list[Any]:
         try:
             receipt = run.run_ingest(dataset, payload, bench, now=NOW)
         except NodeError as bad:
-            came.append((type(bad).__name__, bad.message, bad.facts))
+            came.append((bad.code, bad.message, bad.facts))
             continue
         rows = []
         for each in receipt.slices:
