@@ -35,6 +35,7 @@ def test_costs_are_processor_time_also_of_children_and_not_of_sleep(tmp_path: Pa
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
     told = tmp_path / "told"
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}", "PATH": "/usr/bin:/bin"}
+    path["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path)  # a run closes the folder of all runs to others
     words = [sys.executable, "-m", "pytest", "-q", "--costs", str(told), str(tmp_path)]
     done = subprocess.run(
         words, cwd=tmp_path, env=path, capture_output=True, text=True, check=False

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -24,3 +27,13 @@ def new_postgres_url(postgres_url: str) -> Callable[[], str]:
         return sa.make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
 
     return make
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """PostgreSQL may run as somebody else, and runs of pytest close the folders above `tmp_path`
+    to others whenever one starts."""
+    folder = Path(tempfile.mkdtemp(prefix="odf-torture-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +9,6 @@ from diamond import play
 from diamond_shapes import ON_DATAFUSION
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """PostgreSQL may run as somebody else, and runs of pytest close the folders above `tmp_path`
-    to others whenever one starts."""
-    folder = Path(tempfile.mkdtemp(prefix="odf-diamond-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_no_row_of_a_diamond_is_lost_doubled_or_out_of_order(open_folder: Path) -> None:

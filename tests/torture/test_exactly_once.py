@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +11,6 @@ from world import Shape
 
 pytestmark = pytest.mark.e2e
 LONG = bool(os.environ.get("ODF_TORTURE"))
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """PostgreSQL may run as somebody else, and runs of pytest close the folders above `tmp_path`
-    to others whenever one starts."""
-    folder = Path(tempfile.mkdtemp(prefix="odf-exactly-once-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_every_receipt_is_true_and_no_row_is_lost_or_doubled(tmp_path: Path) -> None:
