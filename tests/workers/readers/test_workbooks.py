@@ -148,6 +148,20 @@ def test_rows_without_values_between_others_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_durations_keep_their_milliseconds_and_no_noise(tmp_path: Path) -> None:
+    made = openpyxl.Workbook()
+    sheet = made.active
+    assert sheet is not None
+    sheet.append(["took"])
+    times = [(26 * 3600 + 1.25) / 86400, 119.9999999 / 86400, 2 * 60 / 86400, -1.5 / 86400]
+    for days in times:
+        sheet.append([days])
+        sheet.cell(sheet.max_row, 1).number_format = "[h]:mm:ss.000"
+    made.save(tmp_path / "book.xlsx")
+    found = [row["took"] for row in rows_of(tmp_path / "book.xlsx", ddlSchema=["took STRING"])]
+    assert found == ["26:00:01.250", "00:02:00", "00:02:00", "-00:00:01.500"]
+
+
 def test_a_damaged_workbook_and_one_of_another_source_are_refused(tmp_path: Path) -> None:
     path = book(tmp_path / "a.xlsx")
     step: ReadStep = from_data({"kind": "Json"}, ReadStep)

@@ -119,9 +119,13 @@ def text_of(value: Any) -> str:
 
 
 def _duration(value: timedelta) -> str:
-    seconds = int(value.total_seconds())
-    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
-    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    """Return a duration in hours, minutes and seconds. A workbook counts days in floats, so that
+    digits below a millisecond are noise: two minutes are 119.9999999 seconds."""
+    millis = round(value.total_seconds() * 1000)
+    sign, millis = ("-", -millis) if millis < 0 else ("", millis)
+    seconds, rest = divmod(millis, 1000)
+    fraction = f".{rest:03}" if rest else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
 
 
 def _of_blank(rows: list[list[Any]]) -> Iterator[str]:
