@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ def key_pair(seed: bytes) -> KeyPair:
 
 PROOF_TYPE = "Ed25519Signature2020"
 BASE64_URL = "u"
+NOTE_ED25519 = b"\x01"
+"""The type of keys of Ed25519 in signed notes."""
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _BEYOND_ASCII = re.compile("[\x7f-\U0010ffff]+")
 
@@ -149,6 +152,14 @@ def sign(commitment: Commitment, key: KeyPair) -> Proof:
 def did_key(public: bytes) -> str:
     """Return the public key in its published form."""
     return DatasetId(public).did_key
+
+
+def verifier_key(name: str, public: bytes) -> str:
+    """Return the public key as a line for verifiers of signed notes, `name+id+key` (C2SP
+    signed-note). `name` has no blanks and no `+`."""
+    raw = NOTE_ED25519 + public
+    key_id = hashlib.sha256(name.encode() + b"\n" + raw).digest()[:4]
+    return f"{name}+{key_id.hex()}+{base64.b64encode(raw).decode()}"
 
 
 def is_signed(commitment: Commitment, proof: Proof) -> bool:

@@ -19,7 +19,6 @@ from service import Chain, Service, serving, ten_rows
 from odf_storage.stores.ports.values import Visibility
 
 PROGRAM = (sys.executable, "-m", "odf_node.cli.query_service")
-SIGNING_KEY = "7b" * 32
 COUNT = "select count(*) as n from "
 
 
@@ -29,7 +28,7 @@ def service(request: Any, tmp_path_factory: Any) -> Iterator[Service]:
         log_in(patch, request.getfixturevalue("s3"))
         urls = backend_urls("postgres, bucket", request)
         data = tmp_path_factory.mktemp("service") / "data"
-        with serving(data, signing_key=SIGNING_KEY, **urls) as service:
+        with serving(data, **urls) as service:
             yield service
 
 
@@ -47,7 +46,6 @@ def asked(service: Service, chain: Chain, tmp_path_factory: Any) -> Iterator[Run
     env = {
         "ODF_STORE_DATABASE_URL": settings.database_url,
         "ODF_STORE_OBJECTS_URL": settings.objects_url,
-        "ODF_NODE_SIGNING_KEY": SIGNING_KEY,
         "ODF_NODE_FLIGHT_PORT": str(free_port()),
     }
     with served(tmp_path_factory.mktemp("asked") / "data", program=PROGRAM, **env) as node:

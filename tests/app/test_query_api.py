@@ -273,7 +273,6 @@ def test_accept_asks_for_rows_alone_which_name_their_inputs(client, entry, city)
         (b'{"query": "select 1", "include": ["Everything"]}', {}, 400),
         (b'{"query": "select 1", "queryDialect": "SqlFlink"}', {}, 400),
         (b'{"query": "select 1", "queryDialect": "SqlSpark"}', {}, 401),
-        (b'{"query": "select 1", "include": ["Proof"]}', {}, 501),
         (b'{"query": "select 1", "include": ["Input"], "dataFormat": "csv"}', {}, 400),
         (b'{"query": "select 1", "datasets": [{"id": "x", "alias": "a@state"}]}', {}, 400),
     ],

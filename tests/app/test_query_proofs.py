@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import random
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusing
 from service import SCHEMA as COLUMNS
 from service import Chain, Service, described, seeded, serving
 
@@ -25,6 +27,7 @@ from odf_protocol.commitments import (
     is_signed,
     key_pair,
     sign,
+    verifier_key,
 )
 from odf_protocol.metadata.events import SetDataSchema
 
@@ -390,5 +393,44 @@ def test_what_depends_on_the_moment_is_not_proven(service):
 def test_keys_are_published_and_the_retired_ones_too(service):
     with service.http() as client:
         keys = client.get("/system/keys").json()["keys"]
-    assert keys[0] == {"id": DID, "state": "active"}
+    name = service.url.removeprefix("http://")
+    assert keys[0] == {"id": DID, "state": "active", "vkey": verifier_key(name, KEY.public)}
     assert [key["state"] for key in keys] == ["active", "retired"]
+
+
+def test_a_node_without_a_setting_signs_by_a_key_of_its_own_from_the_first_start(tmp_path):
+    dids = []
+    for _ in range(2):
+        with serving(tmp_path / "node") as service, service.http() as client:
+            dids += [key["id"] for key in client.get("/system/keys").json()["keys"]]
+            asked = {"query": "select 1 as n", "include": ["proof"]}
+            told = client.post("/query", json=asked).json()
+            assert told["proof"]["verificationMethod"] == dids[-1]
+            del told["output"]
+            assert judged(service, told) == (200, {"ok": True})
+    assert dids[0] == dids[1]
+    with serving(tmp_path / "other") as other, other.http() as client:
+        assert client.get("/system/keys").json()["keys"][0]["id"] != dids[0]
+
+
+def test_the_key_of_a_node_outlives_new_keys_of_secrets_and_not_the_loss_of_all(tmp_path):
+    old, new = (base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2))
+
+    def seed(keys: str) -> bytes:
+        with serving(tmp_path / "node", secrets_keys=keys) as service:
+            return service.node.signing_keys.seed
+
+    made = seed(old)
+    assert seed(f"{new},{old}") == made
+    with refusing("SecretUnreadable"):
+        seed(new)
+
+
+def test_the_seed_lies_in_no_file_in_clear(tmp_path):
+    with serving(tmp_path / "node") as service:
+        seed = service.node.signing_keys.seed
+    files = [path for path in (tmp_path / "node").rglob("*") if path.is_file()]
+    found = b"".join(path.read_bytes() for path in files)
+    assert found
+    assert seed not in found
+    assert seed.hex().encode() not in found

@@ -13,7 +13,7 @@ from odf_storage.stores.registers.sealing import open_keys
 from .accounts.accounts import ensure_account
 from .auth.actors import session_secrets
 from .datasets.datasets import warn_of_reserved_names
-from .parts.callers import is_shared
+from .parts.callers import lies_open
 from .parts.features import FeatureParts
 from .setting_groups.words import Tenancy
 from .settings import Settings
@@ -52,6 +52,6 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
         warn_of_reserved_names(stores.registry)
     keys = open_keys(settings.secrets_keys, settings.data)
-    lies_open = settings.secrets_keys is None and is_shared(stores)
-    secrets = session_secrets(stores.accounts, keys, lies_open=lies_open)
+    open_secrets = lies_open(settings, stores)
+    secrets = session_secrets(stores.accounts, keys, lies_open=open_secrets)
     return Node(settings, stores, secrets, keys, clock)

@@ -57,6 +57,16 @@ class Opened:
     clock: Clock = system_clock
     random: Random = os.urandom
 
+    @property
+    def lies_open(self) -> bool:
+        return lies_open(self.settings, self.stores)
+
+
+def lies_open(settings: Settings, stores: Stores) -> bool:
+    """Return whether secrets of all services on a database lie open in it, since the services
+    have no common key to seal them."""
+    return settings.secrets_keys is None and is_shared(stores)
+
 
 def is_shared(stores: Stores) -> bool:
     """Return whether services on other machines may use the same database."""

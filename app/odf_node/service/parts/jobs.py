@@ -37,7 +37,7 @@ from ..processes.supervisor import WorkerHealth
 from ..query.background import BackgroundQueries
 from ..query.folders import SliceFiles
 from ..query.inputs import QUERY_MAX_DATASETS, QueryInputs
-from ..query.proofs import SigningKeys, open_signing_keys
+from ..query.proofs import SigningKeys, node_seed, open_signing_keys
 from ..query.query import Queries
 from ..query.verify import Verification
 from ..schedules.routes import Pruning
@@ -91,7 +91,12 @@ class QueryParts(ReadParts):
     def signing_keys(self) -> SigningKeys:
         settings = self.settings
         return open_signing_keys(
-            settings.signing_key, settings.signing_key_file, settings.signing_keys_retired
+            settings.signing_key,
+            settings.signing_key_file,
+            settings.signing_keys_retired,
+            lambda: node_seed(
+                self.stores.accounts, self.secret_keys, self.clock(), lies_open=self.lies_open
+            ),
         )
 
     @cached_property

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +24,54 @@ from odf_protocol.commitments import (
     in_form,
     key_pair,
     sign,
+    verifier_key,
 )
 from odf_protocol.errors import BadInput, NodeFault
 from odf_protocol.identity import DatasetId, MalformedDid
+from odf_protocol.instant import Instant
 from odf_protocol.multihash import MalformedMultibase, Multihash
+from odf_storage.stores.ports.values import Variable
+from odf_storage.stores.registers.accounts import AccountStore
+from odf_storage.stores.registers.sealing import SecretKeys
 
 ACTIVE, RETIRED = "active", "retired"
+OWNER, NODE_KEY = "node", "node-key"
+"""Owner and name of the secret that is the seed of the node's own key."""
+OPEN = b"open"
+"""Before a seed that is not sealed, in place of the id of a key."""
 
 
 def signing_not_enabled() -> NodeFault:
-    """The request asks for a proof, but the node has no signing key."""
-    return NodeFault(
-        "SigningNotEnabled",
-        "Response signing is not enabled by the node operator",
-        setting="ODF_NODE_SIGNING_KEY",
-    )
+    """A proof is asked of folders, which no node answers for."""
+    return NodeFault("SigningNotEnabled", "answers out of folders are signed by nobody; ask a node")
 
 
 @dataclass(frozen=True)
 class SigningKeys:
     """The active key, and the `retired` public keys (as `did:key`) that signed earlier answers."""
 
-    active: KeyPair | None = field(repr=False)
+    seed: bytes = field(repr=False)
     retired: tuple[str, ...] = ()
 
-    def published(self) -> list[dict[str, str]]:
-        """Return the public facts about the keys, the active one first."""
-        own = [] if self.active is None else [(did_key(self.active.public), ACTIVE)]
-        known = [*own, *((each, RETIRED) for each in self.retired)]
-        return [{"id": each, "state": state} for each, state in known]
+    @cached_property
+    def active(self) -> KeyPair:
+        return key_pair(self.seed)  # what makes it is slow to import, so not at a start
+
+    def published(self, name: str) -> list[dict[str, str]]:
+        """Return the public facts about the keys, the active one first. `name` is that of the
+        node in keys for verifiers of signed notes."""
+        known = [(did_key(self.active.public), ACTIVE), *((each, RETIRED) for each in self.retired)]
+        return [
+            {
+                "id": each,
+                "state": state,
+                "vkey": verifier_key(name, DatasetId.parse_did_key(each).key),
+            }
+            for each, state in known
+        ]
 
     def proven(self, asked: dict[str, Any], output: Multihash) -> dict[str, Any]:
-        """Return the parts of an answer that prove it. Raises `SigningNotEnabled`."""
-        if self.active is None:
-            raise signing_not_enabled()
+        """Return the parts of an answer that prove it."""
         commitment = Commitment(
             input_hash=str(hash_of(asked)),
             output_hash=str(output),
@@ -74,8 +91,35 @@ def output_hash(data: bytes, facts: dict[str, Any], form: TextForm = TextForm.ES
     return Multihash.of(in_form(plain, form))
 
 
-def open_signing_keys(text: str | None, file: Path | None, retired: tuple[str, ...]) -> SigningKeys:
-    """Read the signing key from a setting or a file: 32 bytes in base64 or hex.
+def node_seed(accounts: AccountStore, keys: SecretKeys, now: Instant, *, lies_open: bool) -> bytes:
+    """Return the seed of the node's own key, which the first start makes.
+
+    The database keeps it, so that all services on it sign by one key: sealed by the first of the
+    keys of secrets, or open where services have no common one (`lies_open`, as sessions are).
+
+    Raises:
+        SecretUnreadable: it was sealed by a key that the node no longer has.
+    """
+    fresh = os.urandom(SEED_BYTES)
+    if lies_open:
+        kept = OPEN + b":" + fresh
+    else:
+        sealed = keys.sealed(OWNER, NODE_KEY, fresh.hex(), at=now)
+        kept = str(sealed.key_id).encode() + b":" + sealed.value
+    key_id, _, value = accounts.secret(NODE_KEY, kept).partition(b":")
+    if key_id == OPEN:
+        return value
+    sealed = Variable(
+        name=NODE_KEY, is_secret=True, value=value, updated_at=now, key_id=key_id.decode()
+    )
+    return bytes.fromhex(keys.opened(OWNER, sealed))
+
+
+def open_signing_keys(
+    text: str | None, file: Path | None, retired: tuple[str, ...], own: Callable[[], bytes]
+) -> SigningKeys:
+    """Read the signing key from a setting or a file: 32 bytes in base64 or hex. Without either it
+    is made of the seed that `own` returns.
 
     Raises:
         MalformedSigningKey: the text is no key, or both a setting and a file are given.
@@ -93,7 +137,7 @@ def open_signing_keys(text: str | None, file: Path | None, retired: tuple[str, .
             raise BadInput(
                 "MalformedSigningKey", f"{each[:80]!r} is no did:key of Ed25519"
             ) from None
-    return SigningKeys(None if text is None else key_pair(_seed(text.strip())), retired)
+    return SigningKeys(own() if text is None else _seed(text.strip()), retired)
 
 
 def _seed(text: str) -> bytes:

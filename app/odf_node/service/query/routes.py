@@ -203,9 +203,11 @@ async def verify(request: Request, verification: VerificationDep, actor: ActorDe
 
 
 @router.get("/system/keys", summary="Keys by which this node signs answers")
-async def published(keys: KeysDep) -> Response:
-    """Return the keys as `did:key`; retired keys signed earlier answers."""
-    return JsonAnswer({"keys": keys.published()})
+def published(keys: KeysDep, base: BaseDep) -> Response:
+    """Return the keys as `did:key`, and for verifiers of signed notes under the name by which
+    clients reach the node; retired keys signed earlier answers."""
+    name = base.partition("://")[2].rstrip("/")
+    return JsonAnswer({"keys": keys.published(name)})
 
 
 async def _answered(

@@ -50,19 +50,19 @@ field `datasets`."""
 
 
 async def document(
-    queries: Queries, keys: SigningKeys, actor: Actor, caller: str, asked: QueryRequest
+    queries: Queries, keys: SigningKeys | None, actor: Actor, caller: str, asked: QueryRequest
 ) -> Response:
-    """Return the whole answer as JSON.
+    """Return the whole answer as JSON. Without keys it has no proof.
 
     Raises `SigningNotEnabled`, and the same errors as `Queries.begin`.
     """
-    if asked.is_proven and keys.active is None:
+    if asked.is_proven and keys is None:
         raise signing_not_enabled()
     rows, data, facts = await gathered(queries, actor, caller, asked)
     parts: dict[str, Any] = {}
     if Include.INPUT in asked.include:
         parts["input"] = asked.echo(rows.pins, rows.projection)
-    if asked.is_proven:
+    if keys is not None and asked.is_proven:
         parts |= keys.proven(parts["input"], output_hash(data, facts))
     head = b'{"output":{"data":' + data + b"," + msgspec.json.encode(facts)[1:]
     tail = b"," + msgspec.json.encode(parts)[1:] if parts else b"}"
@@ -82,8 +82,7 @@ async def gathered(
     queries: Queries, actor: Actor, caller: str, asked: QueryRequest
 ) -> tuple[QueryRows, bytes, dict[str, Any]]:
     """Run a query to its end. Return its rows object, all rows as JSON, and the other members of
-    the
-    output."""
+    the output."""
     rows = await queries.begin(actor, caller, asked)
     try:
         data = b"".join([piece async for piece in rows])

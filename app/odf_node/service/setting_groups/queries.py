@@ -85,7 +85,7 @@ class QuerySettings(SharedSettings):
         None,
         repr=False,
         description="Ed25519 key that signs answers with a proof, 32 bytes in base64 or hex; "
-        "none: proofs are answered 501.",
+        "none: the key that the node makes at its first start.",
     )
     signing_key_file: Path | None = Field(
         None, description="A file with that key, instead of the key itself."
