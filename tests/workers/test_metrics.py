@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 from throwaway import throwaway_stores
 
@@ -50,15 +48,10 @@ def test_batches_are_counted_by_way_and_spark_once_for_all_that_share_it() -> No
 
 def test_a_run_that_fails_counts_what_spark_did_and_no_batch() -> None:
     told: list[StagesRan] = []
-    with pytest.raises(OSError, match="full"), reported(told.append, Ran(SPARK)):
+    with pytest.raises(OSError, match="full"), reported(told.append, lambda: SPARK):
         raise OSError("the disk is full")
     (ran,) = told
     assert (ran.usage, ran.batches) == (SPARK, [])
-
-
-@dataclass(frozen=True)
-class Ran:
-    usage: Usage
 
 
 def test_jobs_are_counted_by_how_they_ended_and_their_rows_once() -> None:
