@@ -210,7 +210,7 @@ def test_a_row_of_a_changelog_is_numbered_among_those_set_aside(
     read = {"kind": "NdJson", "schema": ["op INT", "n BIGINT"]}
     many = Many(4, random.Random(1))
     for number, way in enumerate((Here(), many)):
-        with refusing("CannotMerge", match=f"row 291 {problem}"):
+        with refusing("CannotMerge", "NotWhatStands", match=f"row 291 {problem}"):
             ingested(
                 body,
                 way,
