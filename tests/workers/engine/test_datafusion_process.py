@@ -341,14 +341,14 @@ class _Then(EngineListener):
 BEYOND = """
 import os, sys
 import odf_workers.engines.datafusion.process as child
-from odf_workers.engines.datafusion.child import Question
+from odf_workers.engines.datafusion.child import EngineQuestion
 from odf_protocol.typed import decode_json
 def beyond(question):
     with open(sys.argv[2]) as file:
         print(file.read())
 if os.fork() == 0:
     child._computed = beyond
-    print(child._answered(decode_json(sys.argv[1], Question), print), flush=True)
+    print(child._answered(decode_json(sys.argv[1], EngineQuestion), print), flush=True)
     os._exit(0)
 os.wait()
 """
