@@ -197,7 +197,7 @@ def test_the_command_line_prints_what_the_node_found(service: Service, entry: Da
 
 
 def test_a_failed_job_is_the_problem_it_reports(service: Service, entry: DatasetEntry) -> None:
-    failed = Failed("InvalidInterval", "no such blocks", {})
+    failed = Failed("InvalidInterval", "no such blocks", {}, "BadInput")
     with finishing(service, failed), service.http(service.token()) as client:
         found = client.post("/city/verify")
     assert (found.status_code, found.json()["message"]) == (400, "no such blocks")
