@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 import threaded_node as threads
 from click.testing import CliRunner
-from mimic import CHECKS, Need, node_for
+from mimic import CHECKS, NodeNeed, node_for
 from refusals import refusing
 from static_files import static_files
 
@@ -162,7 +162,7 @@ def test_text_and_json_say_the_same():
 
 def test_a_run_in_which_everything_was_left_out_is_no_success():
     bench = NodeUnderTest(origin="http://127.0.0.1:9", multi=False)
-    report = run_checks(bench, [one for one in CHECKS if Need.WRITING in one.needs])
+    report = run_checks(bench, [one for one in CHECKS if NodeNeed.WRITING in one.needs])
     assert not report.ok
     assert len(report.of(Status.LEFT_OUT)) == len(report.outcomes)
 

@@ -14,7 +14,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from mimic import Chain, GaveUp, Mimic, Why
+from mimic import Chain, CloseReason, GaveUp, Mimic
 
 from odf_conformance import shapes
 from odf_conformance.archive import BadArchive, batch, opened, pack, unpack
@@ -183,7 +183,7 @@ def test_fragments_are_put_together():
 def test_what_the_reference_calls_a_protocol_error_ends_the_exchange(pieces):
     with pytest.raises(GaveUp) as ended:
         heard(*pieces)
-    assert ended.value.why is Why.INTERNAL
+    assert ended.value.why is CloseReason.INTERNAL
 
 
 def test_the_reason_of_a_close_is_read_as_the_message_awaited():
@@ -195,10 +195,10 @@ def test_the_reason_of_a_close_is_read_as_the_message_awaited():
 @pytest.mark.parametrize(
     ("code", "reason", "why"),
     [
-        (1011, b"not json", Why.INTERNAL),
-        (1011, b'{"Err":{"RefCollision":{"dataset_id":"x"}}}', Why.INTERNAL),
-        (1000, INVALID[:100], Why.DISCONNECTED),
-        (1001, b"", Why.DISCONNECTED),
+        (1011, b"not json", CloseReason.INTERNAL),
+        (1011, b'{"Err":{"RefCollision":{"dataset_id":"x"}}}', CloseReason.INTERNAL),
+        (1000, INVALID[:100], CloseReason.DISCONNECTED),
+        (1001, b"", CloseReason.DISCONNECTED),
     ],
 )
 def test_any_other_close_is_a_disconnection_or_unreadable(code, reason, why):
@@ -224,11 +224,11 @@ def test_the_body_of_a_refusal_is_seen_only_when_it_comes_with_the_headers():
 @pytest.mark.parametrize(
     ("status", "why"),
     [
-        (401, Why.UNAUTHENTICATED),
-        (403, Why.UNAUTHORIZED),
-        (404, Why.NOT_FOUND),
-        (500, Why.INTERNAL),
-        (200, Why.INTERNAL),
+        (401, CloseReason.UNAUTHENTICATED),
+        (403, CloseReason.UNAUTHORIZED),
+        (404, CloseReason.NOT_FOUND),
+        (500, CloseReason.INTERNAL),
+        (200, CloseReason.INTERNAL),
     ],
 )
 def test_a_refused_upgrade_is_understood_by_its_status(status, why):
@@ -253,7 +253,8 @@ def answer_with(*pieces):
 
 
 @pytest.mark.parametrize(
-    ("body", "why"), [("f1620" + "ab" * 32 + "\n", Why.INTERNAL), ("head", Why.INTERNAL)]
+    ("body", "why"),
+    [("f1620" + "ab" * 32 + "\n", CloseReason.INTERNAL), ("head", CloseReason.INTERNAL)],
 )
 def test_a_head_is_not_trimmed(body, why):
     text = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n{body}"
@@ -284,7 +285,7 @@ def test_a_download_is_judged_by_its_hash_and_not_by_its_status():
                 continue
             with pytest.raises(GaveUp) as ended:
                 Mimic(url)._download(strategy, local)
-            assert ended.value.why is Why.CORRUPTED
+            assert ended.value.why is CloseReason.CORRUPTED
 
 
 def test_redirects_are_followed_and_credentials_stay_at_home():

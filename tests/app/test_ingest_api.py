@@ -245,8 +245,8 @@ def test_posting_needs_the_right_to_write(node):
 def test_the_error_of_a_job_becomes_a_problem_with_its_facts(node, post):
     cases = (
         (Failed("BadRow", "line 3: 'heavy' is no number", {"line": 3, "column": "v"}), 400),
-        (Failed("RefConflict", "somebody else was first", {"expected": "a"}), 409),
-        (Failed("UnsupportedMediaType", "Unsupported media type"), 415),
+        (Failed("RefConflict", "somebody else was first", {"expected": "a"}, "Conflict"), 409),
+        (Failed("UnsupportedMediaType", "Unsupported media type", {}, "BadInput"), 415),
         (Failed("Internal", "something broke"), 500),
         (Failed("NeverHeardOf", "what is this"), 500),
     )

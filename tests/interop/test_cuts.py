@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from mimic import Chain, Cut, GaveUp, Mimic, NodeUnderTest, Portion, Scissors, Why, object_name
+from mimic import (
+    Chain,
+    CloseReason,
+    Cut,
+    GaveUp,
+    Mimic,
+    NodeUnderTest,
+    Portion,
+    Scissors,
+    object_name,
+)
 from servers import wait_until
 
 from odf_conformance.chains import evolved, hash_of, ten_records
@@ -66,7 +76,7 @@ def push_until_it_holds(mimic: Mimic, chain: Chain) -> None:
         if ended is None:
             return
         # the head moved under our feet: the push that was cut off has just been committed
-        assert ended.why in (Why.INTERNAL, Why.REF_COLLISION), ended
+        assert ended.why in (CloseReason.INTERNAL, CloseReason.REF_COLLISION), ended
         time.sleep(0.05)
     raise AssertionError(f"{TRIES} pushes in a row were given up")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mimic import Chain, GaveUp, Mimic, Why, object_name, on_own_node
+from mimic import Chain, CloseReason, GaveUp, Mimic, object_name, on_own_node
 from nodes import served
 from static_files import static_files
 from threaded_node import threaded_node
@@ -42,10 +42,13 @@ def test_an_object_lost_at_the_source_is_a_corrupted_source(single, single_node,
         single_node.node.stores.objects.delete(key)
     with pytest.raises(GaveUp) as ended:
         single.mimic(made.url).simple_pull(Chain())
-    assert (ended.value.why, ended.value.text) == (Why.CORRUPTED, f"Source {word} file is missing")
+    assert (ended.value.why, ended.value.text) == (
+        CloseReason.CORRUPTED,
+        f"Source {word} file is missing",
+    )
     with pytest.raises(GaveUp) as ended:
         single.mimic(made.url).pull(Chain())
-    assert ended.value.why is Why.CORRUPTED
+    assert ended.value.why is CloseReason.CORRUPTED
 
 
 @scenario("D16")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
-from mimic import Chain, Exchange, GaveUp, Published, object_name
+from mimic import Chain, Exchange, GaveUp, PublishedChain, object_name
 
 from odf_conformance import shapes
 from odf_conformance.archive import push_request
@@ -26,7 +26,7 @@ def continuation(chain: Chain, writer: int) -> Chain:
     return more.add_rows(writer + 1, checkpoint=f"writer {writer}".encode() * 9)
 
 
-def ready(single, made: Published, mine: Chain) -> Exchange:
+def ready(single, made: PublishedChain, mine: Chain) -> Exchange:
     """A push that only has to be committed."""
     mimic, blocks = single.mimic(made.url), mine.blocks[len(made.chain.blocks) :]
     exchange = mimic.exchange("push")
@@ -79,13 +79,13 @@ def test_of_many_pushes_on_one_head_one_wins_each_round(single):
             exchanges = list(pool.map(partial(ready, single, made), sides))
             won = list(pool.map(partial(finished, together), exchanges))
         assert won.count(True) == 1
-        stale, made = made, Published(made.url, sides[won.index(True)])
+        stale, made = made, PublishedChain(made.url, sides[won.index(True)])
         expect_identical(single, made)
         for loser in [side for side, one in zip(sides, won, strict=True) if not one][:3]:
             assert told_head(single, stale, loser) == made.chain.head
 
 
-def told_head(single, stale: Published, loser: Chain) -> str:
+def told_head(single, stale: PublishedChain, loser: Chain) -> str:
     """The head a writer hears of who still believes in the old one."""
     with single.mimic(stale.url).exchange("push") as exchange:
         blocks = loser.blocks[len(stale.chain.blocks) :]
@@ -102,7 +102,7 @@ def test_of_many_first_pushes_to_one_name_one_wins(single):
         ended = list(pool.map(lambda chain: outcome(single, url, chain), chains))
     assert ended.count("pushed") == 1
     winner = chains[ended.index("pushed")]
-    expect_identical(single, Published(url, winner))
+    expect_identical(single, PublishedChain(url, winner))
     assert {object_name(file) for file in winner.files()} == set(winner.objects)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mimic import CHECKS, Check, Need
+from mimic import CHECKS, Check, NodeNeed
 
 ONCE = {"Z15", "Z18 Z19", "Z29"}
 """What has nothing to do with tenancy, and takes its time."""
@@ -24,7 +24,9 @@ def params(checks: list[Check], *more: str) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("check", params([one for one in CHECKS if Need.MULTI not in one.needs]))
+@pytest.mark.parametrize(
+    "check", params([one for one in CHECKS if NodeNeed.MULTI not in one.needs])
+)
 def test_a_single_tenant_node_conforms(single, check):
     check.run(single)
 
@@ -44,4 +46,4 @@ def test_a_node_with_its_objects_in_a_bucket_conforms(bucket, check):
 def test_nothing_is_left_out_for_want_of_a_token(single, multi):
     for bench in (single, multi):
         left_out = {one.sentence: bench.missing(one) for one in CHECKS if bench.missing(one)}
-        assert set(left_out.values()) <= {Need.MULTI}
+        assert set(left_out.values()) <= {NodeNeed.MULTI}
