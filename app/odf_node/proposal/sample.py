@@ -249,6 +249,9 @@ def _by_content(begin: bytes) -> SampleFormat | None:
     return {b"[": SampleFormat.JSON, b"{": SampleFormat.NDJSON}.get(text)
 
 
+MEMBER_BYTES = 4096
+"""Bytes of a packed file that are unpacked in one step."""
+_FILLING = re.compile(rb"\0*")
 _FEATURES = re.compile(rb'\s{0,100}\{[^\[{]{0,1000}"type"\s{0,100}:\s{0,100}"FeatureCollection"')
 """The beginning of a document of features, whose members before `type` are texts and numbers."""
 Unpacked = tuple[bytes, bool, str | None]
@@ -273,13 +276,17 @@ def _bunzip2(data: bytes, most: int) -> Unpacked:
 def _members(begun: Callable[[], Any], data: bytes, most: int) -> Unpacked:
     """Unpack the parts of a packed file one behind the other: appended files, and those of programs
     that pack at several places at once, have many. Zero bytes may fill up the end."""
-    out = bytearray()
-    while True:
-        part = begun()
-        out += part.decompress(data, most - len(out))
-        data = part.unused_data.lstrip(b"\0")
-        if not (part.eof and data) or len(out) >= most:
-            return bytes(out), part.eof and not data, None
+    out, at, part = bytearray(), 0, begun()
+    while at < len(data) and len(out) < most:
+        if part.eof:
+            part = begun()
+        # Little at a time: what follows a part is copied at its end, and there may be many.
+        piece = data[at : at + MEMBER_BYTES]
+        out += part.decompress(piece, most - len(out))
+        at += len(piece) - len(part.unused_data)
+        if part.eof and (filled := _FILLING.match(data, at)):
+            at = filled.end()
+    return bytes(out), part.eof and at == len(data), None
 
 
 def _unzstd(data: bytes, most: int) -> Unpacked:
