@@ -94,9 +94,7 @@ class QueryParts(ReadParts):
             settings.signing_key,
             settings.signing_key_file,
             settings.signing_keys_retired,
-            lambda: node_seed(
-                self.stores.accounts, self.secret_keys, self.clock(), lies_open=self.lies_open
-            ),
+            lambda: node_seed(self.stores.accounts, self.secret_keys, lies_open=self.lies_open),
         )
 
     @cached_property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import hmac
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,24 +28,17 @@ from odf_protocol.commitments import (
     sign,
     verifier_key,
 )
-from odf_protocol.errors import BadInput, NodeFault
+from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId, MalformedDid
-from odf_protocol.instant import Instant
 from odf_protocol.multihash import MalformedMultibase, Multihash
-from odf_storage.stores.ports.values import Variable
 from odf_storage.stores.registers.accounts import AccountStore
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.sealing import SecretKeys, secret_unreadable
 
 ACTIVE, RETIRED = "active", "retired"
-OWNER, NODE_KEY = "node", "node-key"
-"""Owner and name of the secret that is the seed of the node's own key."""
-OPEN = b"open"
-"""Before a seed that is not sealed, in place of the id of a key."""
-
-
-def signing_not_enabled() -> NodeFault:
-    """A proof is asked of folders, which no node answers for."""
-    return NodeFault("SigningNotEnabled", "answers out of folders are signed by nobody; ask a node")
+NODE_KEY = "node-key"
+"""Name of the secret of which the seed of the node's own key is made."""
+OPEN = "open"
+"""Before a seed that takes no key, in place of the id of one."""
 
 
 @dataclass(frozen=True)
@@ -91,28 +86,25 @@ def output_hash(data: bytes, facts: dict[str, Any], form: TextForm = TextForm.ES
     return Multihash.of(in_form(plain, form))
 
 
-def node_seed(accounts: AccountStore, keys: SecretKeys, now: Instant, *, lies_open: bool) -> bytes:
+def node_seed(accounts: AccountStore, keys: SecretKeys, *, lies_open: bool) -> bytes:
     """Return the seed of the node's own key, which the first start makes.
 
-    The database keeps it, so that all services on it sign by one key: sealed by the first of the
-    keys of secrets, or open where services have no common one (`lies_open`, as sessions are).
+    The database keeps it, so that all services on it sign by one key. As with secrets of sessions,
+    it takes the newest of the keys of secrets besides to know it, or none where services have no
+    common one (`lies_open`).
 
     Raises:
-        SecretUnreadable: it was sealed by a key that the node no longer has.
+        SecretUnreadable: it takes a key that the node no longer has.
     """
-    fresh = os.urandom(SEED_BYTES)
-    if lies_open:
-        kept = OPEN + b":" + fresh
-    else:
-        sealed = keys.sealed(OWNER, NODE_KEY, fresh.hex(), at=now)
-        kept = str(sealed.key_id).encode() + b":" + sealed.value
-    key_id, _, value = accounts.secret(NODE_KEY, kept).partition(b":")
-    if key_id == OPEN:
+    key_id = OPEN if lies_open else keys.newest
+    stored = accounts.secret(NODE_KEY, f"{key_id}:".encode() + os.urandom(SEED_BYTES))
+    used, _, value = stored.partition(b":")
+    if used.decode() == OPEN:
         return value
-    sealed = Variable(
-        name=NODE_KEY, is_secret=True, value=value, updated_at=now, key_id=key_id.decode()
-    )
-    return bytes.fromhex(keys.opened(OWNER, sealed))
+    key = keys.keys.get(used.decode())
+    if key is None:
+        raise secret_unreadable(NODE_KEY, used.decode())
+    return hmac.digest(key, NODE_KEY.encode() + value, hashlib.sha256)
 
 
 def open_signing_keys(

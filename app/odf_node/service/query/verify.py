@@ -21,7 +21,7 @@ from odf_protocol.commitments import (
     forms_of,
     is_signed,
 )
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, NodeFault
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import convert
 from odf_storage.datasets.query.messages import Form, TableView
@@ -40,7 +40,7 @@ from .background import (
     parse_body,
 )
 from .inputs import PinnedBlockNotFound, PinnedDatasetNotFound
-from .proofs import SigningKeys, output_hash, signing_not_enabled
+from .proofs import SigningKeys, output_hash
 from .query import Queries, QueryRows
 
 FILE_PIECE_BYTES = 1 << 18
@@ -57,7 +57,9 @@ async def document(
     Raises `SigningNotEnabled`, and the same errors as `Queries.begin`.
     """
     if asked.is_proven and keys is None:
-        raise signing_not_enabled()
+        raise NodeFault(
+            "SigningNotEnabled", "answers out of folders are signed by nobody; ask a node"
+        )
     rows, data, facts = await gathered(queries, actor, caller, asked)
     parts: dict[str, Any] = {}
     if Include.INPUT in asked.include:
