@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import click
+
+from odf_storage.runtime.features import installed, loaded
 
 from ..client.notices import as_lines
 from .help import explain
@@ -39,10 +40,9 @@ class LazyGroup(click.Group):
         found = self.lazy.get(cmd_name) or self.known().get(cmd_name)
         if found is None:
             return None
-        module, _, attribute = found[0].partition(":")
-        command = getattr(import_module(module), attribute)
+        command = loaded(found[0])
         if not isinstance(command, click.Command):
-            raise TypeError(f"{module}:{attribute} is no command")
+            raise TypeError(f"{found[0]} is no command")
         return explain(command, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -89,8 +89,6 @@ class MainGroup(ReportsErrors, LazyGroup):
     """The root command of `odf-node`. Installed features may add commands, and replace none."""
 
     def known(self) -> Mapping[str, tuple[str, str]]:
-        from odf_storage.runtime.features import installed
-
         theirs = {name: one for each in installed() for name, one in each.commands.items()}
         return {**theirs, **self.lazy}
 

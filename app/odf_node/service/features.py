@@ -6,7 +6,7 @@ What a node can live without stands in this table, and nothing else of the servi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 
 from odf_protocol.errors import NodeFault
 from odf_storage.runtime.features import Feature, installed
@@ -58,17 +58,16 @@ OWN = (
 )
 
 
-def features() -> Iterator[Feature]:
-    """Yield all features of a service.
+@cache
+def features() -> tuple[Feature, ...]:
+    """Return all features of a service.
 
     Raises:
         FeatureUnusable: an installed one cannot be used.
     """
-    yield from OWN
-    names = {feature.name for feature in OWN}
-    for feature in installed():
-        if feature.name in names:
-            raise NodeFault(
-                "FeatureUnusable", f"an installed feature is called {feature.name}, as one of ours"
-            )
-        yield feature
+    taken = {feature.name for feature in OWN} & {feature.name for feature in installed()}
+    if taken:
+        raise NodeFault(
+            "FeatureUnusable", f"an installed feature is called {min(taken)}, as one of ours"
+        )
+    return (*OWN, *installed())

@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odf_protocol.errors import NodeFault
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "odf_node.features"
 Place = str
@@ -72,6 +74,8 @@ def installed() -> tuple[Feature, ...]:
     Raises:
         FeatureUnusable: a record cannot be imported or is none, or two claim one name.
     """
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
     found = tuple(_record(point) for point in sorted(entry_points(group=GROUP)))
     for what in ("name", "commands", "jobs"):
         claimed: dict[str, str] = {}

@@ -26,10 +26,6 @@ class ToySettings(BaseSettings):
     word: str = "Hello"
 
 
-class TooShy(Refused):
-    """The dataset is not greeted."""
-
-
 class Greetings:
     """Makes greetings; a runner while the service runs."""
 
@@ -57,7 +53,7 @@ def runners(node: Node) -> Iterator[Greetings]:
 def greeting(entry: ReadableDep, greetings: GreetingsDep) -> JsonAnswer:
     name = str(entry.alias.name)
     if name == "shy":
-        raise TooShy("this dataset is shy")
+        raise Refused("TooShy", "this dataset is shy")
     return JsonAnswer({"text": f"{greetings.word}, {name}!", "isRunning": greetings.is_running})
 
 

@@ -19,7 +19,7 @@ class FeatureParts(NewsParts):
 
     def part(self, kind: type[T]) -> T:
         """Return the part of this class that a feature made."""
-        part = self._of_features[kind]
+        part = self._of_features.get(kind)
         if not isinstance(part, kind):
             raise TypeError(f"no feature has a part {kind.__name__}")
         return part
