@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -59,8 +58,6 @@ def key_pair(seed: bytes) -> KeyPair:
 
 PROOF_TYPE = "Ed25519Signature2020"
 BASE64_URL = "u"
-NOTE_ED25519 = b"\x01"
-"""The type of keys of Ed25519 in signed notes."""
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _BEYOND_ASCII = re.compile("[\x7f-\U0010ffff]+")
 
@@ -137,11 +134,8 @@ def forms_of(value: Any, said: str) -> frozenset[TextForm]:
 
 def sign(commitment: Commitment, key: KeyPair) -> Proof:
     """Sign a commitment with the key of a node."""
-    from Crypto.PublicKey import ECC  # slow to import, and proofs are rarely requested
-    from Crypto.Signature import eddsa
-
-    signer = eddsa.new(ECC.construct(curve="Ed25519", seed=key.seed), "rfc8032")
-    signature = base64.urlsafe_b64encode(signer.sign(canonical(commitment))).rstrip(b"=")
+    signed = signed_by(key, canonical(commitment))
+    signature = base64.urlsafe_b64encode(signed).rstrip(b"=")
     return Proof(
         type=PROOF_TYPE,
         verification_method=did_key(key.public),
@@ -154,21 +148,26 @@ def did_key(public: bytes) -> str:
     return DatasetId(public).did_key
 
 
-def verifier_key(name: str, public: bytes) -> str:
-    """Return the public key as a line for verifiers of signed notes, `name+id+key` (C2SP
-    signed-note). `name` has no blanks and no `+`."""
-    raw = NOTE_ED25519 + public
-    key_id = hashlib.sha256(name.encode() + b"\n" + raw).digest()[:4]
-    return f"{name}+{key_id.hex()}+{base64.b64encode(raw).decode()}"
-
-
 def is_signed(commitment: Commitment, proof: Proof) -> bool:
     """Return whether the key named in the proof signed the commitment. Raises `MalformedProof`."""
+    key, signature = _parts(proof)
+    return is_signed_by(key, canonical(commitment), signature)
+
+
+def signed_by(key: KeyPair, message: bytes) -> bytes:
+    """Return the signature of a message."""
+    from Crypto.PublicKey import ECC  # slow to import, and many processes never sign
     from Crypto.Signature import eddsa
 
-    key, signature = _parts(proof)
+    return eddsa.new(ECC.construct(curve="Ed25519", seed=key.seed), "rfc8032").sign(message)
+
+
+def is_signed_by(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Return whether that public key signed the message."""
+    from Crypto.Signature import eddsa
+
     try:
-        eddsa.new(eddsa.import_public_key(key), "rfc8032").verify(canonical(commitment), signature)
+        eddsa.new(eddsa.import_public_key(public), "rfc8032").verify(message, signature)
     except ValueError:
         return False
     return True

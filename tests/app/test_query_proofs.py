@@ -27,9 +27,9 @@ from odf_protocol.commitments import (
     is_signed,
     key_pair,
     sign,
-    verifier_key,
 )
 from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.trust.notes import NoteKey
 
 KEY = key_pair(b"\x7b" * 32)
 DID = "did:key:z6Mko2nqhQ9wYSTS5Giab2j1aHzGnxHimqwmFeEVY8aNsVnN"
@@ -394,7 +394,7 @@ def test_keys_are_published_and_the_retired_ones_too(service):
     with service.http() as client:
         keys = client.get("/system/keys").json()["keys"]
     name = service.url.removeprefix("http://")
-    assert keys[0] == {"id": DID, "state": "active", "vkey": verifier_key(name, KEY.public)}
+    assert keys[0] == {"id": DID, "state": "active", "vkey": str(NoteKey(name, KEY.public))}
     assert [key["state"] for key in keys] == ["active", "retired"]
 
 

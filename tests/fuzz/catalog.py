@@ -34,6 +34,7 @@ from tests.fuzz.targets import (
     fuzz_reference,
 )
 from tests.fuzz.transfer_targets import COMPRESS, COUNT, KINDS, MEND, fuzz_bundle, fuzz_message
+from tests.fuzz.trust_targets import fuzz_trust, trust_seeds
 
 from odf_protocol.codec.blocks import decode_block
 from odf_protocol.codec.manifests import to_yaml
@@ -236,4 +237,5 @@ TARGETS: dict[str, Target] = {
     "message": Target(fuzz_message, _messages),
     "multihash": Target(fuzz_multihash, _hashes, max_bytes=600),
     "reference": Target(fuzz_reference, _references, max_bytes=600),
+    "trust": Target(fuzz_trust, trust_seeds),
 }

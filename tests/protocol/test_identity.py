@@ -9,7 +9,7 @@ import pytest
 from known import name_of, vectors
 from refusals import refusing
 
-from odf_protocol.commitments import key_pair, verifier_key
+from odf_protocol.commitments import key_pair
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import (
     DatasetAlias,
@@ -27,6 +27,7 @@ from odf_protocol.references import (
     DatasetRefRemote,
     check_url,
 )
+from odf_protocol.trust.notes import NoteKey
 
 
 @pytest.mark.parametrize("vector", vectors("dataset-ids", "did"), ids=name_of)
@@ -224,5 +225,5 @@ def test_a_key_pair_is_that_of_the_standard():
 
 def test_a_key_for_verifiers_of_signed_notes_is_that_of_other_implementations():
     """The line that `golang.org/x/mod/sumdb/note` 0.43.0 makes of the same seed and name."""
-    line = verifier_key("odf.example/ada/weather", key_pair(b"\x01" * 32).public)
+    line = str(NoteKey("odf.example/ada/weather", key_pair(b"\x01" * 32).public))
     assert line == "odf.example/ada/weather+16ecf017+AYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c"

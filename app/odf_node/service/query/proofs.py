@@ -26,11 +26,11 @@ from odf_protocol.commitments import (
     in_form,
     key_pair,
     sign,
-    verifier_key,
 )
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId, MalformedDid
 from odf_protocol.multihash import MalformedMultibase, Multihash
+from odf_protocol.trust.notes import NoteKey
 from odf_storage.stores.registers.accounts import AccountStore
 from odf_storage.stores.registers.sealing import SecretKeys, secret_unreadable
 
@@ -60,7 +60,7 @@ class SigningKeys:
             {
                 "id": each,
                 "state": state,
-                "vkey": verifier_key(name, DatasetId.parse_did_key(each).key),
+                "vkey": str(NoteKey(name, DatasetId.parse_did_key(each).key)),
             }
             for each, state in known
         ]

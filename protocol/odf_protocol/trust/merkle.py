@@ -1,0 +1,155 @@
+"""Trees of hashes as in RFC 6962: roots, and proofs that a leaf or a smaller tree is in a tree.
+
+leaf        SHA-256(0x00 || data)
+node        SHA-256(0x01 || left || right), split at the largest power of two below the size
+empty tree  SHA-256("")
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from ..errors import BadInput
+
+HASH_BYTES = 32
+EMPTY_ROOT = hashlib.sha256().digest()
+MAX_PATH = 63
+Nodes = Callable[[int, int], bytes]
+"""The hash of the complete subtree of 2**level leaves that is number `index` from the left."""
+
+
+class ProofWrong(BadInput):
+    """A proof does not lead to the root, or is none for trees of these sizes."""
+
+
+def leaf_hash(data: bytes) -> bytes:
+    return hashlib.sha256(b"\x00" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def nodes_of(leaves: Sequence[bytes]) -> Nodes:
+    """Return the nodes of a tree whose leaf hashes are at hand. Each is computed once."""
+    levels = [list(leaves)]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        pairs = zip(below[::2], below[1::2], strict=False)
+        levels.append([node_hash(left, right) for left, right in pairs])
+    return lambda level, index: levels[level][index]
+
+
+def tree_root(size: int, nodes: Nodes) -> bytes:
+    """Return the root of the tree of the first `size` leaves."""
+    return _range_root(0, size, nodes) if size else EMPTY_ROOT
+
+
+def inclusion_path(index: int, size: int, nodes: Nodes) -> list[bytes]:
+    """Return the hashes that lead from leaf `index` to the root of `size` leaves."""
+    if not 0 <= index < size:
+        raise ProofWrong(f"a tree of {size} leaves has no leaf {index}")
+    path, low, high = list[bytes](), 0, size
+    while high - low > 1:
+        middle = low + _split(high - low)
+        if index < middle:
+            path.append(_range_root(middle, high, nodes))
+            high = middle
+        else:
+            path.append(_range_root(low, middle, nodes))
+            low = middle
+    return path[::-1]
+
+
+def consistency_path(old: int, size: int, nodes: Nodes) -> list[bytes]:
+    """Return the hashes that show that the tree of `old` leaves begins the tree of `size`."""
+    if not 0 <= old <= size:
+        raise ProofWrong(f"a tree of {size} leaves does not continue one of {old}")
+    if old in (0, size):
+        return []
+    path, low, high = list[bytes](), 0, size
+    while old != high:
+        middle = low + _split(high - low)
+        if old <= middle:
+            path.append(_range_root(middle, high, nodes))
+            high = middle
+        else:
+            path.append(_range_root(low, middle, nodes))
+            low = middle
+    if low:  # otherwise the verifier has this hash: it is the old root
+        path.append(_range_root(low, high, nodes))
+    return path[::-1]
+
+
+def check_inclusion(index: int, size: int, leaf: bytes, path: Sequence[bytes], root: bytes) -> None:
+    """Check that the leaf with this hash is number `index` below `root` (RFC 9162, 2.1.3.2).
+
+    Raises:
+        ProofWrong: it is not, as far as this path shows.
+    """
+    if not 0 <= index < size:
+        raise ProofWrong(f"a tree of {size} leaves has no leaf {index}")
+    place, last, found = index, size - 1, leaf
+    for sibling in path:
+        if last == 0:
+            raise ProofWrong("the path from the leaf is too long")
+        if place & 1 or place == last:
+            found = node_hash(sibling, found)
+            while not place & 1 and place:
+                place, last = place >> 1, last >> 1
+        else:
+            found = node_hash(found, sibling)
+        place, last = place >> 1, last >> 1
+    if last != 0 or found != root:
+        raise ProofWrong("the path from the leaf does not lead to the root")
+
+
+def check_consistency(
+    old: int, size: int, path: Sequence[bytes], *, old_root: bytes, root: bytes
+) -> None:
+    """Check that the tree of `old` leaves begins the tree of `size` (RFC 9162, 2.1.4.2).
+
+    Raises:
+        ProofWrong: it does not, as far as this path shows.
+    """
+    if not 0 <= old <= size:
+        raise ProofWrong(f"a tree of {size} leaves does not continue one of {old}")
+    if old in (0, size):
+        wanted = root if old == size else EMPTY_ROOT
+        if path or old_root != wanted:
+            raise ProofWrong(f"the trees of {old} and {size} leaves have other roots or a path")
+        return
+    hashes = [old_root, *path] if old & (old - 1) == 0 else list(path)
+    place, last = old - 1, size - 1
+    while place & 1:
+        place, last = place >> 1, last >> 1
+    if not hashes:
+        raise ProofWrong("the path between the trees is too short")
+    old_found = found = hashes[0]
+    for sibling in hashes[1:]:
+        if last == 0:
+            raise ProofWrong("the path between the trees is too long")
+        if place & 1 or place == last:
+            old_found, found = node_hash(sibling, old_found), node_hash(sibling, found)
+            while not place & 1 and place:
+                place, last = place >> 1, last >> 1
+        else:
+            found = node_hash(found, sibling)
+        place, last = place >> 1, last >> 1
+    if last != 0 or (old_found, found) != (old_root, root):
+        raise ProofWrong(f"the tree of {old} leaves does not begin the tree of {size}")
+
+
+def _range_root(low: int, high: int, nodes: Nodes) -> bytes:
+    """Return the root of leaves `low` to `high`; `low` is a multiple of the power above."""
+    level = (high - low).bit_length() - 1
+    if high - low == 1 << level:
+        return nodes(level, low >> level)
+    middle = low + (1 << level)
+    return node_hash(_range_root(low, middle, nodes), _range_root(middle, high, nodes))
+
+
+def _split(size: int) -> int:
+    """Return the largest power of two below `size`, which is at least 2."""
+    return 1 << (size - 1).bit_length() - 1
