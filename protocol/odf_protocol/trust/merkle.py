@@ -19,8 +19,8 @@ Nodes = Callable[[int, int], bytes]
 """The hash of the complete subtree of 2**level leaves that is number `index` from the left."""
 
 
-class ProofWrong(BadInput):
-    """A proof does not lead to the root, or is none for trees of these sizes."""
+def _no_proof(why: str) -> BadInput:
+    return BadInput("NoSuchProof", why)
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -49,7 +49,7 @@ def tree_root(size: int, nodes: Nodes) -> bytes:
 def inclusion_path(index: int, size: int, nodes: Nodes) -> list[bytes]:
     """Return the hashes that lead from leaf `index` to the root of `size` leaves."""
     if not 0 <= index < size:
-        raise ProofWrong(f"a tree of {size} leaves has no leaf {index}")
+        raise _no_proof(f"a tree of {size} leaves has no leaf {index}")
     path, low, high = list[bytes](), 0, size
     while high - low > 1:
         middle = low + _split(high - low)
@@ -65,7 +65,7 @@ def inclusion_path(index: int, size: int, nodes: Nodes) -> list[bytes]:
 def consistency_path(old: int, size: int, nodes: Nodes) -> list[bytes]:
     """Return the hashes that show that the tree of `old` leaves begins the tree of `size`."""
     if not 0 <= old <= size:
-        raise ProofWrong(f"a tree of {size} leaves does not continue one of {old}")
+        raise _no_proof(f"a tree of {size} leaves does not continue one of {old}")
     if old in (0, size):
         return []
     path, low, high = list[bytes](), 0, size
@@ -82,18 +82,15 @@ def consistency_path(old: int, size: int, nodes: Nodes) -> list[bytes]:
     return path[::-1]
 
 
-def check_inclusion(index: int, size: int, leaf: bytes, path: Sequence[bytes], root: bytes) -> None:
-    """Check that the leaf with this hash is number `index` below `root` (RFC 9162, 2.1.3.2).
-
-    Raises:
-        ProofWrong: it is not, as far as this path shows.
-    """
+def is_included(index: int, size: int, leaf: bytes, path: Sequence[bytes], root: bytes) -> bool:
+    """Return whether the path shows that the leaf with this hash is number `index` below `root`
+    (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
-        raise ProofWrong(f"a tree of {size} leaves has no leaf {index}")
+        return False
     place, last, found = index, size - 1, leaf
     for sibling in path:
         if last == 0:
-            raise ProofWrong("the path from the leaf is too long")
+            return False
         if place & 1 or place == last:
             found = node_hash(sibling, found)
             while not place & 1 and place:
@@ -101,35 +98,28 @@ def check_inclusion(index: int, size: int, leaf: bytes, path: Sequence[bytes], r
         else:
             found = node_hash(found, sibling)
         place, last = place >> 1, last >> 1
-    if last != 0 or found != root:
-        raise ProofWrong("the path from the leaf does not lead to the root")
+    return last == 0 and found == root
 
 
-def check_consistency(
+def is_continued(
     old: int, size: int, path: Sequence[bytes], *, old_root: bytes, root: bytes
-) -> None:
-    """Check that the tree of `old` leaves begins the tree of `size` (RFC 9162, 2.1.4.2).
-
-    Raises:
-        ProofWrong: it does not, as far as this path shows.
-    """
+) -> bool:
+    """Return whether the path shows that the tree of `old` leaves begins the tree of `size`
+    (RFC 9162, 2.1.4.2)."""
     if not 0 <= old <= size:
-        raise ProofWrong(f"a tree of {size} leaves does not continue one of {old}")
+        return False
     if old in (0, size):
-        wanted = root if old == size else EMPTY_ROOT
-        if path or old_root != wanted:
-            raise ProofWrong(f"the trees of {old} and {size} leaves have other roots or a path")
-        return
+        return not path and old_root == (root if old == size else EMPTY_ROOT)
     hashes = [old_root, *path] if old & (old - 1) == 0 else list(path)
     place, last = old - 1, size - 1
     while place & 1:
         place, last = place >> 1, last >> 1
     if not hashes:
-        raise ProofWrong("the path between the trees is too short")
+        return False
     old_found = found = hashes[0]
     for sibling in hashes[1:]:
         if last == 0:
-            raise ProofWrong("the path between the trees is too long")
+            return False
         if place & 1 or place == last:
             old_found, found = node_hash(sibling, old_found), node_hash(sibling, found)
             while not place & 1 and place:
@@ -137,8 +127,7 @@ def check_consistency(
         else:
             found = node_hash(found, sibling)
         place, last = place >> 1, last >> 1
-    if last != 0 or (old_found, found) != (old_root, root):
-        raise ProofWrong(f"the tree of {old} leaves does not begin the tree of {size}")
+    return last == 0 and (old_found, found) == (old_root, root)
 
 
 def _range_root(low: int, high: int, nodes: Nodes) -> bytes:

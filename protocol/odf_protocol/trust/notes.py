@@ -40,10 +40,6 @@ def malformed_note(why: str) -> BadInput:
     return BadInput("MalformedNote", f"the signed note cannot be read: {why}")
 
 
-class SignatureWrong(BadInput):
-    """A line of a known key does not sign the text, or no known key signed it."""
-
-
 def decoded(text: str, what: str) -> bytes:
     """Decode padded base64 that is the one text of its bytes. Raises `MalformedNote`."""
     try:
@@ -207,7 +203,11 @@ def signers(note: Note, keys: Iterable[NoteKey]) -> dict[NoteKey, SignatureLine]
         if key is None or key in found:
             continue
         if not _is_good(note.text, key, line.signature):
-            raise SignatureWrong(f"the line of {key.name} does not sign this note", key=str(key))
+            raise BadInput(
+                "SignatureWrong",
+                f"the line of {key.name} does not sign this note; do not use it",
+                key=str(key),
+            )
         found[key] = line
     return found
 
