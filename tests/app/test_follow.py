@@ -141,6 +141,35 @@ def test_many_moves_of_an_input_are_one_job(node, clock, cities, tens):
     assert waiting(node) == [tens.id]
 
 
+def test_a_move_of_an_input_is_a_job_at_once(node, clock, cities, tens):
+    settled(node, clock)
+    clock.pass_by(2)
+    commit(cities, SetInfo(description="more"), at=100)
+    follow(node.following)
+    assert waiting(node) == [tens.id]
+
+
+def test_the_next_job_waits_a_moment_for_more_input_and_not_for_the_next_look(
+    node, clock, cities, tens
+):
+    settled(node, clock)
+    clock.pass_by(2)
+    for n in range(3):
+        commit(cities, SetInfo(description=str(n)), at=100 + n)
+        pause_s = follow(node.following)
+        while waiting(node):
+            finish(node, DONE)
+    assert follow(node.following) == pause_s == 1.0  # of the debounce
+    assert waiting(node) == []
+    clock.pass_by(0.75)
+    assert follow(node.following) == 0.25
+    assert waiting(node) == []
+    clock.pass_by(0.25)
+    follow(node.following)
+    assert waiting(node) == [tens.id]
+    assert node.following.submitted == {tens.id: clock.now}
+
+
 def test_a_move_while_a_job_is_at_it_gets_a_job_of_its_own(node, clock, cities, tens):
     follow(node.following)
     clock.pass_by(2)

@@ -10,7 +10,7 @@ import pytest
 from servers import wait_until
 
 from odf_node.service.derivatives.routes import RESTS, Follower
-from odf_storage.stores.wakeups.wakeups import MemoryWakeUp
+from odf_storage.stores.wakeups.wakeups import MemoryWakeUp, Topic
 
 
 @contextmanager
@@ -40,6 +40,29 @@ def test_a_slow_call_is_followed_by_a_rest_up_to_the_limit(
     with _looks(limit_s, look_s) as began:
         wait_until(lambda: len(began) > 1, "a second call")
     assert least_s <= began[1] - began[0] < most_s
+
+
+def test_a_wake_up_after_the_rest_is_heeded_at_once() -> None:
+    looked: list[float] = []
+    wake_up = MemoryWakeUp()
+
+    def look() -> float:
+        looked.append(time.monotonic())
+        time.sleep(0.05)
+        return 3600.0
+
+    longest_s = 2.0
+    follower = Follower("rested", wake_up, look, poll_s=3600.0, longest_rest_s=longest_s)
+    follower.start()
+    try:
+        wait_until(lambda: bool(looked), "a first call")
+        time.sleep(longest_s + 0.2)
+        woken = time.monotonic()
+        wake_up.send(Topic.ENDED)
+        wait_until(lambda: len(looked) > 1, "a second call")
+    finally:
+        follower.stop()
+    assert looked[1] - woken < longest_s
 
 
 def test_a_call_that_fails_is_repeated(caplog: pytest.LogCaptureFixture) -> None:

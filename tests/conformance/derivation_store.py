@@ -41,6 +41,20 @@ class DerivationStoreContract:
         store.found_moves(expected=0, cursor=1, due={one: LATER})
         assert store.due(now=NOON) == []
 
+    def test_the_next_that_is_due_may_get_a_job(self, stores: Stores) -> None:
+        one, other, store = dataset(stores), dataset(stores, "other"), stores.derivations
+        assert store.next_due() is None
+        store.found_moves(expected=0, cursor=1, due={one: NOON, other: LATER})
+        assert store.next_due() == NOON
+        store.submitted(one, version=0, job=JOB)
+        assert store.next_due() == LATER
+        store.decide(other, wanted=False)
+        assert store.next_due() is None
+        store.ended(one, job=JOB)
+        assert store.next_due() == NOON
+        store.ended(one, job=None, paused=True)
+        assert store.next_due() is None
+
     def test_a_submitted_job_settles_what_was_due(self, stores: Stores) -> None:
         one, store = dataset(stores), stores.derivations
         store.found_moves(expected=0, cursor=1, due={one: NOON})

@@ -134,7 +134,7 @@ def test_a_worker_warms_up_unless_it_is_told_not_to(
     worker = mock.Mock()
     worker.work.side_effect = lambda *, once: did.append("work")
     monkeypatch.setattr(lifetime, "worker_of", lambda *_: worker)
-    monkeypatch.setattr(lifetime, "_warm_up", lambda _: did.append("warm up"))
+    monkeypatch.setattr(lifetime.WarmUp, "start", lambda *_: did.append("warm up"))
     for name in ("_stop_on_signals", "set_up"):
         monkeypatch.setattr(lifetime, name, lambda *_: None)
     done = CliRunner().invoke(

@@ -83,7 +83,8 @@ class _LazyGroup(click.Group):
 @click.option(
     "--warm-up/--no-warm-up",
     default=None,
-    help="Do small jobs before being ready; without, the first real ones are slow.",
+    help="Start Spark and do small jobs beside the first ones; without, the first ones that "
+    "need Spark are slow.",
 )
 @click.option("--parent-pid", type=int, help="End when this process is gone.")
 @click.pass_context

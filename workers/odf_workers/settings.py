@@ -119,9 +119,9 @@ class WorkerSettings(SharedSettings):
     )
     warm_up: bool = Field(
         True,
-        description="Whether a worker does small jobs of its own before it is ready, so that the "
-        "first real ones are quick; they take Spark ten seconds. Without, a local Spark starts "
-        "with the first job that needs it.",
+        description="Whether Spark starts and does small jobs of its own beside the first jobs of a "
+        "worker, so that the first ones that need Spark are quick; it takes ten seconds of "
+        "processor time. Without, a local Spark starts with the first job that needs it.",
     )
     scratch: Path | None = Field(
         None, description="Where jobs keep temporary files; default: the system's temporary folder."

@@ -1,6 +1,6 @@
 """The engines of a worker, by name: those in its process, and those named in its settings.
 
-Warm-up: a worker runs small jobs before it is ready, because a new Spark's first jobs are slow.
+Warm-up: a worker runs small jobs of its own, because a new Spark's first jobs are slow.
 
 They take the same path as real jobs, on temporary stores: read, merge with the history, write,
 commit; and for each batch an iteration of a derivative, over new rows and over a correction.
@@ -127,8 +127,11 @@ _SOURCE = AddPushSource(
 _QUERY = "select op, event_time, upper(city) as city, population * share as n from cities"
 
 
-def warm_up(context: WorkerContext, *, now: Instant) -> None:
-    """Ingest two small batches into a temporary dataset, and compute a derivative of it."""
+def warm_up(
+    context: WorkerContext, *, now: Instant, is_over: Callable[[], bool] = lambda: False
+) -> None:
+    """Ingest two small batches into a temporary dataset, and compute a derivative of it; no
+    further batch once it `is_over`."""
     for engine in context.engines.others:
         if isinstance(engine, Prepared):
             engine.prepare()
@@ -138,16 +141,20 @@ def warm_up(context: WorkerContext, *, now: Instant) -> None:
             states = MergeStates(Path(folder) / "merge-state", max_bytes=0)
             ingest = replace(context.ingest, states=states)
             own = replace(context, objects=stores.objects, ingest=ingest, scratch=Path(folder))
-            _work(stores, own, now)
+            _work(stores, own, now, is_over)
 
 
-def _work(stores: Stores, context: WorkerContext, now: Instant) -> None:
+def _work(
+    stores: Stores, context: WorkerContext, now: Instant, is_over: Callable[[], bool]
+) -> None:
     root = _dataset(stores, "warm-up", DatasetKind.Root, _SOURCE, now)
     reads = TransformInput(dataset_ref=DatasetRef(id=root.id), alias="cities")
     query = TransformSql(engine=context.engines.first.name, queries=(SqlQueryStep(query=_QUERY),))
     definition = SetTransform(inputs=(reads,), transform=query)
     derivative = _dataset(stores, "warmer", DatasetKind.Derivative, definition, now)
     for batch in (_ROWS[0], _ROWS[0] + _ROWS[1]):
+        if is_over():
+            return
         upload = Multihash.of(batch)
         stores.objects.put(ObjectKey(root.id, ObjectKind.UPLOAD, upload), [batch])
         run_ingest(root, IngestPayload(upload=str(upload)), context, now=now)

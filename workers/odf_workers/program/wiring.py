@@ -302,12 +302,14 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
         _stop_on_signals(worker.stop.set)
         if parent_pid is not None:
             watch_parent(parent_pid, worker.stop)
+        warm_up = WarmUp(worker)
         try:
             if settings.warm_up and not once:
-                _warm_up(worker)
+                warm_up.start(ending)
             _count(worker, settings)
             LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
             worker.work(once=once)
+            warm_up.check()
         except EngineGone as gone:
             LOGGER.error(line("worker ends", reason=gone))
             return 1
@@ -341,15 +343,58 @@ def _count(worker: Any, settings: WorkerSettings) -> None:
         worker.on_end, worker.on_stages = metrics.ended, metrics.stages_ran
 
 
-def _warm_up(worker: Any) -> None:
-    from .engines import warm_up
-    from .handlers import now
+class WarmUp:
+    """The warm-up of a worker: Spark starts and does small jobs.
 
-    worker.context.engines.session.newSession()  # if Spark cannot start, the worker cannot either
-    try:
-        warm_up(worker.context, now=now())
-    except Exception:  # a slow first job is better than no worker
-        LOGGER.exception("warm-up failed")
+    It runs beside the worker's first jobs: those that need no Spark are done meanwhile, the others
+    wait for its end. A worker whose Spark is a cluster takes no job before, because others may
+    reach the cluster.
+    """
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._session = worker.context.engines.session
+        self._is_alone = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="warm-up", daemon=True)
+        self._trouble: Exception | None = None
+
+    def start(self, ending: ExitStack) -> None:
+        """Begin; `ending` waits for the end."""
+        self._thread.start()
+        ending.callback(self._thread.join)
+        if self._worker.renew_spark is None:
+            self._thread.join()
+            self.check()
+        self._is_alone.wait()
+
+    def check(self) -> None:
+        """Raise `EngineGone` if Spark cannot start: then the worker cannot either."""
+        from .loop import EngineGone
+
+        if self._trouble is not None:
+            raise EngineGone(str(self._trouble)) from self._trouble
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            with self._session.alone():
+                self._is_alone.set()
+                self._session.start()
+                self._work()
+        except Exception as error:
+            self._trouble = error
+            self._worker.stop.set()  # after the job that it has
+        else:
+            LOGGER.info(line("Spark is warm", seconds=time.monotonic() - began))
+
+    def _work(self) -> None:
+        from .engines import warm_up
+        from .handlers import now
+
+        try:
+            warm_up(self._worker.context, now=now(), is_over=self._worker.stop.is_set)
+        except Exception:  # a slow first job is better than no worker
+            LOGGER.exception("warm-up failed")
 
 
 def _stop_on_signals(stop: Any) -> None:

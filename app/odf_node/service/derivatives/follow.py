@@ -1,9 +1,9 @@
 """Automatic updates of derivatives: read head moves from the log, submit jobs for dependants.
 
 One transaction stores both the derivatives that are due and the position in the log, so nothing is
-lost when a service dies in between. Several services may do this concurrently. A derivative waits
-a moment for more input, has one job at a time, is retried after temporary failures, and paused by
-permanent ones.
+lost when a service dies in between. Several services may do this concurrently. A derivative is due
+at once when an input moves, unless it is new or its last job was submitted a moment ago: then it
+waits for more. It has one job at a time, is retried after temporary failures, and paused by permanent ones.
 
 Refresh of derivatives on request, on demand after all datasets that they depend on.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId, DatasetRef
@@ -126,8 +126,8 @@ def _has_something_to_do(stores: Stores, entry: DatasetEntry) -> bool:
     return stores.dataset(DatasetRef(id=entry.id)).state().polling_source is not None
 
 
-FOLLOW_DEBOUNCE_S = 0.2
-"""Seconds more may come in before a derivative is computed."""
+FOLLOW_DEBOUNCE_S = 0.5
+"""Seconds between two jobs of a derivative, in which more may come in."""
 
 _log = logging.getLogger("odf.follow")
 PAGE = 1000
@@ -142,8 +142,8 @@ PASSING = frozenset({RefConflict.__name__, DatasetNotFound.__name__})
 
 @dataclass(frozen=True)
 class FollowingInputs:
-    """The dependencies of automatic updates. `debounce_s` is how long a derivative waits for more
-    input, `poll_s` is the time between two looks at the log, both in seconds."""
+    """The dependencies of automatic updates. `debounce_s` is the time between two jobs of a
+    derivative, `poll_s` that between two looks at the log, both in seconds."""
 
     stores: Stores
     everything_is_read: bool
@@ -151,6 +151,9 @@ class FollowingInputs:
     debounce_s: float
     poll_s: float
     clock: Clock
+    submitted: dict[DatasetId, Instant] = field(default_factory=dict)
+    """When the last jobs were submitted, for as long as the next ones wait for it. It only sets the
+    pace: another service does not know it."""
 
 
 def follow(following: FollowingInputs) -> float:
@@ -161,7 +164,10 @@ def follow(following: FollowingInputs) -> float:
     submit_due(following)
     if len(moves) == PAGE:
         return 0.0
-    return min(following.debounce_s, following.poll_s) if moves else following.poll_s
+    due = following.stores.derivations.next_due()
+    if due is None:
+        return following.poll_s
+    return min(following.poll_s, max(0.0, (due.ns - following.clock().ns) / NANOS))
 
 
 def look_at_moves(following: FollowingInputs) -> Sequence[HeadMoved]:
@@ -171,7 +177,6 @@ def look_at_moves(following: FollowingInputs) -> Sequence[HeadMoved]:
     moves = following.stores.refs.moves(after=cursor, limit=PAGE)
     if not moves:
         return moves
-    when = _after(following.clock(), following.debounce_s)
     due, resumed = dict[DatasetId, Instant](), set[DatasetId]()
     spans = _spans(moves)
     moved = [last.dataset for _, last in spans]
@@ -181,12 +186,18 @@ def look_at_moves(following: FollowingInputs) -> Sequence[HeadMoved]:
         if entry is None or entry.kind is not DatasetKind.Derivative:
             continue
         if _definition_changed(following.stores, Dataset(entry, following.stores), first, last):
-            due[last.dataset] = when
+            due[last.dataset] = _after(following.clock(), following.debounce_s)
             resumed.add(last.dataset)
     for dependant in following.stores.registry.dependants_of_any(moved):
-        due[dependant] = when
+        due.setdefault(dependant, _when(following, dependant))
     store.found_moves(expected=cursor, cursor=moves[-1].number, due=due, resumed=resumed)
     return moves
+
+
+def _when(following: FollowingInputs, dataset: DatasetId) -> Instant:
+    """Return when a derivative with new input is due: now, or after its pause."""
+    now, last = following.clock(), following.submitted.get(dataset)
+    return now if last is None else max(now, _after(last, following.debounce_s))
 
 
 def _spans(moves: Sequence[HeadMoved]) -> list[tuple[HeadMoved, HeadMoved]]:
@@ -278,9 +289,12 @@ def is_passing(failed: Failed) -> bool:
 
 def submit_due(following: FollowingInputs) -> None:
     """Submit jobs for the derivatives that are due."""
-    store = following.stores.derivations
+    store, now = following.stores.derivations, following.clock()
     everything_is_read = following.everything_is_read
-    for row in store.due(now=following.clock()):
+    for dataset, last in list(following.submitted.items()):
+        if _after(last, following.debounce_s) <= now:
+            del following.submitted[dataset]
+    for row in store.due(now=now):
         try:
             if _is_wanted(following.stores, row):
                 entry = following.stores.registry.get(DatasetRef(id=row.dataset))
@@ -289,6 +303,7 @@ def submit_due(following: FollowingInputs) -> None:
                     transform_spec(row.dataset, everything_is_read=everything_is_read)
                 )
                 store.submitted(row.dataset, version=row.version, job=job)
+                following.submitted[row.dataset] = now
         except NodeError as error:
             store.submitted(row.dataset, version=row.version, job=None)
             _failed(following, row, Failed.of(error))

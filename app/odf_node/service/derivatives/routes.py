@@ -188,7 +188,7 @@ class Follower:
     because not every event sends a wake-up.
 
     `look` returns the seconds to the next call. If it fails, the interval is `poll_s`. After a
-    slow call, the thread rests for up to `longest_rest_s`.
+    slow call, the thread rests for up to `longest_rest_s`; a wake-up after that is heeded at once.
     """
 
     def __init__(
@@ -224,6 +224,8 @@ class Follower:
                 except Exception:  # the database may be busy or restarting: retry later
                     _log.exception("%s did not look", self._thread.name)
                     pause_s = self._poll_s
-                rest_s = min(self._longest_rest_s, RESTS * (time.monotonic() - began))
+                looked = time.monotonic()
+                rest_s = min(self._longest_rest_s, RESTS * (looked - began))
                 wake_up.wait(pause_s)
-                self._stop.wait(max(SHORTEST_PAUSE_S, rest_s))
+                rested_s = time.monotonic() - looked
+                self._stop.wait(max(0.0, max(SHORTEST_PAUSE_S, rest_s) - rested_s))

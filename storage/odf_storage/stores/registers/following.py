@@ -53,6 +53,14 @@ cursors = sa.Table(
 """Positions of the readers of the log of head moves."""
 
 
+_FREE = (
+    derivations.c.job.is_(None),
+    sa.not_(derivations.c.paused),
+    derivations.c.wanted.is_distinct_from(False),
+)
+"""What holds of derivatives that may get a job."""
+_NEXT = sa.select(sa.func.min(derivations.c.due_at)).where(*_FREE)
+
 READER = "derivations"
 _NEW = {"version": 0, "attempts": 0, "paused": False}
 
@@ -102,13 +110,13 @@ class DerivationStore:
 
     def due(self, *, now: Instant, limit: int = 100) -> Sequence[Derivation]:
         """Return derivatives that are due, longest waiting first; none paused or with a job."""
-        return self._all(
-            derivations.c.due_at <= now,
-            derivations.c.job.is_(None),
-            sa.not_(derivations.c.paused),
-            derivations.c.wanted.is_distinct_from(False),
-            limit=limit,
-        )
+        return self._all(derivations.c.due_at <= now, *_FREE, limit=limit)
+
+    def next_due(self) -> Instant | None:
+        """Return when the next derivative without a job is due; None if none is."""
+        with reading(self._engine) as db:
+            found: Instant | None = db.execute(_NEXT).scalar_one()
+        return found
 
     def at_work(self) -> Sequence[Derivation]:
         return self._all(derivations.c.job.is_not(None))

@@ -157,6 +157,8 @@ def _watch(spark: Any, done: threading.Event, patience_s: float) -> None:
 
 
 LINKS = "shown"
+_lent_on = False
+"""Whether links stay although a job has ended."""
 _sight: tuple[Path, tuple[Path, ...]] | None = None
 """The scratch folder of this process's Spark, and all folders that it sees. None means that it sees
 everything."""
@@ -178,9 +180,20 @@ def shown(paths: Sequence[Path]) -> list[Path]:
     return [_shown(path) for path in paths]
 
 
+@contextmanager
+def lent_on() -> Iterator[None]:
+    """Keep all links during the block: jobs that do not use Spark end meanwhile."""
+    global _lent_on
+    _lent_on = True
+    try:
+        yield
+    finally:
+        _lent_on = False
+
+
 def clear() -> None:
-    """Remove the links. The jobs that read them must have ended."""
-    if _sight is not None:
+    """Remove the links, unless a block keeps them. The jobs that read them must have ended."""
+    if _sight is not None and not _lent_on:
         shutil.rmtree(_sight[0] / LINKS, ignore_errors=True)
 
 

@@ -20,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -266,7 +267,7 @@ class SparkWhenNeeded:
     def __init__(self, options: SparkOptions) -> None:
         java()
         self._options = options
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()
         self._session: SparkSession | None = None
 
     def start(self) -> SparkSession:
@@ -277,6 +278,13 @@ class SparkWhenNeeded:
                 except (PySparkException, Py4JError, OSError) as error:
                     raise ConnectionError(f"Spark does not start: {error}") from error
             return self._session
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep Spark to the thread of the block: other threads that need Spark wait, and what is
+        lent to Spark stays lent when their jobs end."""
+        with self._starting, jvm.lent_on():
+            yield
 
     @property
     def sparkContext(self) -> Any:  # noqa: N802
