@@ -119,8 +119,8 @@ class WorkerSettings(SharedSettings):
     )
     warm_up: bool = Field(
         True,
-        description="Whether Spark starts and does small jobs of its own beside the first jobs of a "
-        "worker, so that the first ones that need Spark are quick; it takes ten seconds of "
+        description="Whether Spark starts and does small jobs of its own beside the first jobs of "
+        "a worker, so that the first ones that need Spark are quick; it takes ten seconds of "
         "processor time. Without, a local Spark starts with the first job that needs it.",
     )
     scratch: Path | None = Field(

@@ -3,7 +3,8 @@
 One transaction stores both the derivatives that are due and the position in the log, so nothing is
 lost when a service dies in between. Several services may do this concurrently. A derivative is due
 at once when an input moves, unless it is new or its last job was submitted a moment ago: then it
-waits for more. It has one job at a time, is retried after temporary failures, and paused by permanent ones.
+waits for more. It has one job at a time, is retried after temporary failures, and paused by
+permanent ones.
 
 Refresh of derivatives on request, on demand after all datasets that they depend on.
 """
