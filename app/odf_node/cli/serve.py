@@ -94,7 +94,7 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
         watchdog.stop()
         for each in workers:
             each.stop()
-        node.queries.spawner.stop()
+        node.queries.nursery.stop()
         node.stores.close()
         stop_tracing()
     if not server.started:

@@ -258,7 +258,7 @@ class FolderQuery:
             yield queries
         finally:
             await queries.ended()
-            queries.spawner.stop()
+            queries.nursery.stop()
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -21,6 +21,7 @@ which need not be ours.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import resource
@@ -32,6 +33,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import odf_protocol
 import odf_storage
@@ -42,6 +44,31 @@ EXIT_STATUS = struct.Struct("=i")
 """The exit status of the process, as `waitpid` returns it."""
 ENDING_S = 10.0
 """Limit in seconds of the wait for the exit status of a killed process."""
+
+
+_SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE = 1, 4
+_LIBRARY = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, first: Any = 0, second: Any = 0) -> int:
+    """Call `prctl`. Raises `OSError`."""
+    answer = int(_LIBRARY.prctl(option, first, second, 0, 0))
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return answer
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the thread that forked it ends. Raises `OSError`."""
+    prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def close_own_memory() -> None:
+    """Prevent other processes of this user from reading this process's memory and environment, if
+    the kernel supports that. Child processes are readable again."""
+    with suppress(OSError, AttributeError):
+        prctl(_SET_DUMPABLE, 0)
 
 
 def end_forked(handle: int, status_pipe: int) -> None:

@@ -7,10 +7,10 @@ either any command after a `launcher`, or a Python program of ours that first ca
 from .apply import PARTS as PARTS
 from .apply import SETTING as SETTING
 from .apply import CannotConfine as CannotConfine
-from .apply import close_own_memory as close_own_memory
 from .apply import confine as confine
 from .apply import missing as missing
 from .apply import told as told
+from .rules import PLACES as PLACES
 from .rules import Mode as Mode
 from .rules import Rules as Rules
 from .rules import environment as environment

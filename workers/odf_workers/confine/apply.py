@@ -7,8 +7,10 @@ import os
 import resource
 from collections.abc import Sequence
 
+from odf_storage.runtime.processes import prctl
+
 from . import landlock, seccomp
-from .landlock import SET_DUMPABLE, SET_NO_NEW_PRIVILEGES, drop_capabilities, prctl
+from .landlock import SET_NO_NEW_PRIVILEGES, drop_capabilities
 from .rules import Mode, Rules
 
 SETTING = "ODF_WORKER_ENGINE_CONFINEMENT"
@@ -74,13 +76,6 @@ def check_alone() -> None:
     """Raise `CannotConfine` if this process has more than one thread."""
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - names alone
         raise CannotConfine("a process is confined before it has threads, which would stay free")
-
-
-def close_own_memory() -> None:
-    """Prevent other processes of this user from reading this process's memory and environment, if
-    the kernel supports that. Child processes are readable again."""
-    with contextlib.suppress(OSError, AttributeError):
-        prctl(SET_DUMPABLE, 0)
 
 
 def _limit(rules: Rules) -> None:

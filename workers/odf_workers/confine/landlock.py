@@ -18,7 +18,6 @@ from typing import Any
 from .rules import SYSTEM_WRITES, Rules
 
 _LIBRARY = ctypes.CDLL(None, use_errno=True)
-SET_PARENT_DEATH_SIGNAL, SET_DUMPABLE = 1, 4
 GET_SECCOMP, SET_SECCOMP, SET_NO_NEW_PRIVILEGES = 21, 22, 38
 _CAPABILITIES_OF_64_BITS = 0x20080522
 
@@ -26,11 +25,6 @@ _CAPABILITIES_OF_64_BITS = 0x20080522
 def syscall(number: int, *arguments: Any) -> int:
     """Make a system call. Raises `OSError`."""
     return _checked(int(_LIBRARY.syscall(number, *arguments)))
-
-
-def prctl(option: int, first: Any = 0, second: Any = 0) -> int:
-    """Call `prctl`. Raises `OSError`."""
-    return _checked(int(_LIBRARY.prctl(option, first, second, 0, 0)))
 
 
 def drop_capabilities() -> None:

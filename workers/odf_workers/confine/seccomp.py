@@ -12,7 +12,9 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 
-from .landlock import GET_SECCOMP, SET_SECCOMP, prctl
+from odf_storage.runtime.processes import prctl
+
+from .landlock import GET_SECCOMP, SET_SECCOMP
 from .rules import Rules
 
 _FILTER_MODE = 2

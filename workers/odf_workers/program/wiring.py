@@ -28,12 +28,19 @@ from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.logs import start_tracing, stop_tracing
 from odf_storage.runtime.private_files import keep_private
-from odf_storage.runtime.processes import JAVA_NEEDS, is_dead, own_folder, raise_limit, remove_dead
+from odf_storage.runtime.processes import (
+    JAVA_NEEDS,
+    close_own_memory,
+    is_dead,
+    own_folder,
+    raise_limit,
+    remove_dead,
+)
 from odf_storage.stores.ports import ObjectStore
 from odf_storage.stores.registers.sealing import open_keys
 
 from ..confine import SETTING as CONFINEMENT_SETTING
-from ..confine import Mode, close_own_memory
+from ..confine import Mode
 from ..confine import told as confinement_lacks
 from ..engines.remote.runtimes import ContainerRules, remove_left_behind
 from ..runtime.command import LOGGER, line, set_up

@@ -53,6 +53,7 @@ from . import tables as encode
 from .conditions import OpenIndex, needed
 from .tables import base_names, register, view_names
 
+KEEPS_LOG = engine.KEEPS_LOG
 MAPPED_BYTES = 4 << 30
 """Bytes that a process may map in addition to its writable memory: code, files, reserved
 addresses."""

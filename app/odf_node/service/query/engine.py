@@ -3,25 +3,15 @@
 The caller of `Process` limits how many processes run. The service kills a process, without a
 request to stop, when its time is over, when its answer is closed, and when the service ends.
 
-The program that forks query processes; the service starts it when needed, and again if it died.
-
-The service knows only its command (`odf_workers/query/main.py`) and its protocol: over a socket the
-service passes one end of a connection and one end of a pipe, which reports how the process ended.
-
 The names of datasets that a query may have meant by a table that there is not.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -48,10 +38,9 @@ from odf_storage.datasets.query.messages import (
     encoded,
     frame,
 )
-from odf_storage.runtime.processes import PID, end_forked, ending_signal
+from odf_storage.runtime.children import Born, Nursery
+from odf_storage.runtime.processes import import_places
 
-STOP_S = 5.0
-_COMMAND = (sys.executable, "-P", "-m", "odf_workers.query.main")
 _ENVIRONMENT = {
     # The memory limit of a process also counts memory that an allocator only reserves.
     "MIMALLOC_ARENA_EAGER_COMMIT": "0",
@@ -62,7 +51,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "PYTHONUTF8": "1",
 }
-"""The whole environment of the program, apart from `PYTHONPATH`; nothing is inherited."""
+"""The whole environment of the processes; nothing is inherited."""
 
 
 def is_installed() -> bool:
@@ -70,61 +59,14 @@ def is_installed() -> bool:
     return find_spec("datafusion") is not None
 
 
-class QuerySpawner:
-    """The one forking program of a service."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        atexit.register(self.stop)
-
-    def start(self) -> None:
-        """Start the program, which loads the engine. Does not wait for it."""
-        with self._lock:
-            self._started()
-
-    def ask(self, connection: int, tells: int) -> None:
-        """Have a new process serve the connection; `tells` reports its end. Raises `OSError`."""
-        with self._lock:
-            try:
-                socket.send_fds(self._started(), [b"1"], [connection, tells])
-            except OSError:  # the program has died since
-                self._end()
-                socket.send_fds(self._started(), [b"1"], [connection, tells])
-
-    def stop(self) -> None:
-        with self._lock:
-            self._end()
-
-    def _started(self) -> socket.socket:
-        if self._control is not None and self._process is not None and self._process.poll() is None:
-            return self._control
-        self._end()
-        self._control, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                _COMMAND,
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                env={**_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)},
-                cwd="/",
-                start_new_session=True,
-            )
-        return self._control
-
-    def _end(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(STOP_S)
-            self._process = None
+def nursery() -> Nursery:
+    """Return a nursery of processes for queries. Only its name is known here, as the service is a
+    stranger to workers."""
+    found = find_spec("odf_workers")
+    places = import_places(found.origin) if found is not None else ()
+    return Nursery("odf_workers.query.process", _ENVIRONMENT, places=places)
 
 
-START_S = 120.0
-"""Seconds that a process may take to start; the first also waits until the engine is loaded."""
 RECEIVE_BYTES = 256 * 1024
 _AT_LIMIT = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
 """Signals that end a process after a failed allocation, depending on the allocator, or with which
@@ -161,23 +103,26 @@ class QueryTakesTooLong(LimitExceeded):
         )
 
 
+def no_process() -> Unavailable:
+    """No process was born for a query."""
+    return Unavailable("QueryProcessGone", "no process could be started for the query; try again")
+
+
 class Process:
     """One process and its question. The caller must close it, which ends the process."""
 
     def __init__(
         self,
-        link: socket.socket,
-        told: int,
-        handle: int,
+        born: Born,
         question: Question,
         seconds: float,
         threads: CapacityLimiter,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._link, self._told, self._question = link, told, question
+        self._born, self._link, self._question = born, born.link, question
+        self._link.setblocking(False)
         self._seconds = self._left_s = seconds
         self._threads = threads
-        self._handle = handle
         self._received = bytearray()
         self._loop = loop
 
@@ -215,12 +160,7 @@ class Process:
 
     def close(self) -> None:
         """Kill the process. May block for a moment, while the kernel ends it."""
-        if self._handle >= 0:
-            end_forked(self._handle, self._told)  # afterwards its files can be removed
-            self._handle = -1
-        if self._link.fileno() >= 0:
-            self._link.close()
-            os.close(self._told)
+        self._born.kill()  # afterwards its files can be removed
 
     async def _hand_over(self, wanted: WantedIndex, open_index: OpenIndex) -> None:
         file = await to_thread.run_sync(open_index, wanted, limiter=self._threads)
@@ -294,7 +234,7 @@ class Process:
 
     async def _died(self) -> None:
         """Raise the error that the exit signal of the process means."""
-        number = await to_thread.run_sync(ending_signal, self._told, limiter=self._threads)
+        number = await to_thread.run_sync(self._born.ending_signal, limiter=self._threads)
         if number == signal.SIGXCPU:
             raise QueryTakesTooLong(self._seconds)
         if number in _AT_LIMIT:
@@ -302,32 +242,6 @@ class Process:
         raise Unavailable(
             "QueryProcessGone", "the process of the query ended before it had answered; try again"
         )
-
-
-def born(spawner: QuerySpawner) -> tuple[socket.socket, int, int]:
-    """Start a process. Return a connection to it, a pipe that reports its end, and its handle.
-
-    May block until the engine is loaded. Raises `QueryProcessGone`.
-    """
-    for _ in range(2):  # the program that forks it may have been killed
-        ours, theirs = socket.socketpair()
-        told, tells = os.pipe()
-        handles: list[int] = []
-        try:
-            with theirs:
-                spawner.ask(theirs.fileno(), tells)
-            ours.settimeout(START_S)
-            _, handles, _, _ = socket.recv_fds(ours, PID.size, 1)
-        except OSError:
-            handles = []
-        finally:
-            os.close(tells)
-        if handles:
-            ours.setblocking(False)
-            return ours, told, handles[0]
-        ours.close()
-        os.close(told)
-    raise Unavailable("QueryProcessGone", "no process could be started for the query; try again")
 
 
 MOST_NAMES = 1_000

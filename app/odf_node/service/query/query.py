@@ -39,6 +39,7 @@ from odf_storage.datasets.query.messages import (
 )
 from odf_storage.datasets.query.tables import link, make_folders, table_of
 from odf_storage.datasets.read.view import Outline
+from odf_storage.runtime.children import NotBorn, Nursery
 from odf_storage.runtime.processes import own_folder, remove_dead
 
 from ..auth.access import refuse_bad_token
@@ -48,7 +49,7 @@ from ..observe.metrics import Counters
 from ..readers.pool import with_descriptor
 from ..settings import Settings
 from .background import QueryRequest
-from .engine import InvalidQuery, Process, QuerySpawner, born, is_installed, with_near_names
+from .engine import InvalidQuery, Process, is_installed, no_process, nursery, with_near_names
 from .inputs import DatasetPin, SliceSource
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - each folder in it has a random name
@@ -173,7 +174,7 @@ class Queries:
     files: Slices
     current: Current
     counters: Counters = field(default_factory=Counters)
-    spawner: QuerySpawner = field(default_factory=QuerySpawner)
+    nursery: Nursery = field(default_factory=nursery)
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -190,7 +191,7 @@ class Queries:
     def start(self) -> None:
         """Start the engine before the first query, and remove folders of runs that were killed."""
         if is_installed() and self.settings.query_processes:
-            self.spawner.start()
+            self.nursery.start()
         self._folders.remove_dead()
 
     async def begin(self, actor: Actor, caller: str, asked: QueryRequest) -> QueryRows:
@@ -283,9 +284,11 @@ class Queries:
             for source in sources
         ]
         question = self._question(asked, sources, changed, scratch, links)
-        link, told, handle = born(self.spawner)
-        seconds = self.settings.query_time_s
-        process = Process(link, told, handle, question, seconds, self._threads, loop)
+        try:
+            born = self.nursery.born()
+        except NotBorn:
+            raise no_process() from None
+        process = Process(born, question, self.settings.query_time_s, self._threads, loop)
         end.hold(process.close)
         plain = [
             table.names[source.alias]

@@ -6,6 +6,7 @@ service closes the other end of its socket.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import select
@@ -15,7 +16,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from odf_protocol.errors import LimitExceeded, NodeError
+from odf_storage.datasets.read.formats import Format, encoded
+from odf_storage.runtime.logs import set_up
 from odf_storage.stores.ports.values import Failed
 
 from ..readers.messages import (
@@ -31,10 +37,23 @@ from ..readers.tasks import Order
 from .wire import Wire
 from .work import run
 
+KEEPS_LOG = True
+"""Readers write to the log of the service; they run no code of strangers."""
 _log = logging.getLogger("odf.reader")
 
 
-def serve(link: socket.socket) -> None:
+def prepare() -> None:
+    """Set up the log, and read and encode a small table, so that readers inherit the caches."""
+    set_up("warning", "text")
+    table = pa.table({"n": [1, 2], "text": ["a", "b"]})
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    batches = list(pq.ParquetFile(file, pre_buffer=False).iter_batches(use_threads=False))
+    for form in Format:
+        list(encoded(table.schema, iter(batches), form))
+
+
+def answer(link: socket.socket) -> None:
     """Receive one task and answer it."""
     _end_with(link)
     wire = Wire(link)

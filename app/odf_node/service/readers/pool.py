@@ -12,14 +12,10 @@ within seconds, and remembered by the hash of what was asked.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import hashlib
-import os
 import shutil
 import socket
 import struct
-import subprocess
-import sys
 import tempfile
 import threading
 from collections import OrderedDict, deque
@@ -30,9 +26,12 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 import msgspec
 from anyio import CapacityLimiter, from_thread, to_thread
 
+import odf_node
 from odf_protocol.errors import BadInput, NodeError, NodeFault
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.pruning.learned import Learned
+from odf_storage.runtime.children import Born, NotBorn, Nursery
+from odf_storage.runtime.processes import import_places
 from odf_storage.stores.ports.values import Failed, ObjectKind
 
 from ..limits.shares import Turn, Turns
@@ -182,7 +181,7 @@ class Readers:
 
     def start(self) -> None:
         """Start the nursery before the first request. Call from any thread."""
-        _NURSERY.start()
+        NURSERY.start()
 
     async def answer(
         self, task: Task, objects: ReaderObjects, caller: str, learn: Learn = _forget
@@ -196,18 +195,26 @@ class Readers:
         """
         kind = task.__struct_config__.tag
         turn = await self._turns[str(kind)].take(caller, self._settings.turn_wait_s)
-        link: socket.socket | None = None
+        born: Born | None = None
         try:
-            link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
+            born = await to_thread.run_sync(_reader, limiter=self._threads)
             limits = self._limits_of(task)
-            answer = ReaderAnswer(link, objects, self._threads, self._settings, turn, learn)
+            answer = ReaderAnswer(born, objects, self._threads, self._settings, turn, learn)
             await answer.begin(Order(limits=limits, task=task))
         except BaseException:
-            if link is not None:
-                link.close()
+            if born is not None:
+                born.leave()
             turn.give_back()
             raise
         return answer
+
+
+def _reader() -> Born:
+    """Return a reader that waits for its task. Blocks until there is one. Raises `ReaderGone`."""
+    try:
+        return NURSERY.born()
+    except NotBorn:
+        raise ReaderGone("no process could be started that reads; try again") from None
 
 
 class ReaderAnswer:
@@ -215,7 +222,7 @@ class ReaderAnswer:
 
     def __init__(
         self,
-        link: socket.socket,
+        born: Born,
         objects: ReaderObjects,
         threads: CapacityLimiter,
         settings: Settings,
@@ -227,7 +234,9 @@ class ReaderAnswer:
         self.opened: OpenedSlices | None = None
         """Numbers of opened and of all slices, if the reader reports them."""
         self._learn = learn
-        self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
+        self._born, self._link = born, born.link
+        self._link.setblocking(False)
+        self._objects, self._threads, self._turn = objects, threads, turn
         self._silent_s, self._idle_s = settings.reader_silent_s, settings.client_idle_s
         self._held_bytes, self._held_s = READ_HELD_BYTES, READ_HELD_S
         self._received = bytearray()
@@ -249,8 +258,7 @@ class ReaderAnswer:
 
     def close(self) -> None:
         """End the reader and release the turn."""
-        if self._link.fileno() >= 0:
-            self._link.close()
+        self._born.leave()
         self._turn.give_back()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -373,63 +381,13 @@ class ReaderAnswer:
         return piece
 
 
-class _Nursery:
-    """The process that forks readers, started when first needed, and again if it died.
-
-    All nodes of this process share it, because the limits of a reader are part of its order. It
-    ends with this process.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        atexit.register(self._stop)
-
-    def reader(self) -> socket.socket:
-        """Return the service's end of a socket to a reader that waits for its task."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                socket.send_fds(self.start(), [b"r"], [theirs.fileno()])
-            except OSError:  # the nursery has died since
-                socket.send_fds(self.start(), [b"r"], [theirs.fileno()])
-        ours.setblocking(False)
-        return ours
-
-    def start(self) -> socket.socket:
-        with self._lock:
-            if self._control is None or self._process is None or self._process.poll() is not None:
-                self._stop()
-                self._control = self._started()
-            return self._control
-
-    def _started(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-P", "-m", "odf_node.service.reader_process.nursery"]
-            self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(SPARES)],
-                stdin=subprocess.DEVNULL,
-                env={**_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)},
-                pass_fds=(theirs.fileno(),),
-            )
-        return ours
-
-    def _stop(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            try:
-                self._process.wait(5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
-
-
-_NURSERY = _Nursery()
+NURSERY = Nursery(
+    "odf_node.service.reader_process.child",
+    _ENVIRONMENT,
+    spares=SPARES,
+    places=import_places(odf_node.__file__),
+)
+"""All nodes of this process share it, because the limits of a reader are part of its order."""
 
 
 T = TypeVar("T")

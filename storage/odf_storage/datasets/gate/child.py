@@ -13,13 +13,12 @@ import os
 import resource
 import socket
 import struct
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from odf_protocol.errors import code_of
-
 HEAD = struct.Struct("<I")
+MEMORY = struct.Struct("<Q")
+"""Bytes of memory that the process may use: what it is told first."""
 MAX_FILES = 64
 """Limit of files in one request; below what one message may carry."""
 THREADS = 2
@@ -29,13 +28,19 @@ SMALL_BYTES = 1 << 20
 """Below this number of bytes, hashing is faster without starting threads."""
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Answer requests until the other side closes. Arguments: socket descriptor, bytes of
-    memory."""
-    connection = socket.socket(fileno=int(arguments[0]))
-    from . import check, wire  # everything is loaded before memory is limited
+KEEPS_LOG = False
 
-    memory = int(arguments[1])
+
+def prepare() -> None:
+    """Load everything before memory is limited."""
+    from . import check, wire  # noqa: F401
+
+
+def answer(connection: socket.socket) -> None:
+    """Answer requests until the other side closes. It first says how much memory may be used."""
+    from . import check, wire
+
+    (memory,) = MEMORY.unpack(_exactly(connection, MEMORY.size))
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while (received := _received(connection)) is not None:
@@ -44,12 +49,12 @@ def main(arguments: Sequence[str]) -> None:
         try:
             found = _checked(check, *wire.load(request), files)
         except Exception as error:  # a fault of this program; faults of a slice are answers
-            found = f"{code_of(error)}: {error}"
+            found = f"{type(error).__name__}: {error}"
         finally:
             for file in files:
                 os.close(file)
-        answer = json.dumps(found).encode()
-        connection.sendall(HEAD.pack(len(answer)) + answer)
+        told = json.dumps(found).encode()
+        connection.sendall(HEAD.pack(len(told)) + told)
 
 
 def _received(connection: socket.socket) -> tuple[bytes, list[int]] | None:
@@ -99,7 +104,3 @@ def _content(file: int) -> Any:
     if os.fstat(file).st_size == 0:
         return pa.py_buffer(b"")
     return pa.py_buffer(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

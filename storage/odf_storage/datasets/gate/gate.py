@@ -14,11 +14,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -27,24 +24,21 @@ from typing import BinaryIO, cast
 
 from odf_protocol.errors import BadInput, NodeFault
 
-from ...runtime.processes import import_places
+from ...runtime.children import NotBorn, Nursery
 from ...stores.ports.values import ObjectKind
 from ..contents.claims import SliceClaim
 from ..contents.slice_limits import CheckLimits, GateLimits
 from ..contents.slices import UNSTORABLE
 from ..dataset.dataset import Dataset
 from . import wire
-from .child import HEAD, MAX_FILES
+from .child import HEAD, MAX_FILES, MEMORY
 
 MOST = 2
 """Limit of processes at a time: each check uses a processor."""
 ENVIRONMENT = {"LANG": "C.UTF-8", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 """The whole environment of the process. With the system's allocator, memory counts when it is
 used."""
-START = (
-    "import os, sys; sys.path[:0] = sys.argv[1].split(os.pathsep); "
-    "from odf_storage.datasets.gate.child import main; main(sys.argv[2:])"
-)
+NURSERY = Nursery("odf_storage.datasets.gate.child", ENVIRONMENT)
 
 _log = logging.getLogger("odf.transfer")
 
@@ -59,17 +53,14 @@ class GateChild:
     """One process and the socket to it."""
 
     def __init__(self, memory: int) -> None:
+        """Raises `ChildLost`: none can be started."""
         self.memory = memory
-        self._socket, theirs = socket.socketpair()
-        places = os.pathsep.join(import_places())
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", START, places, str(theirs.fileno()), str(memory)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=ENVIRONMENT,
-            )
+        try:
+            self._born = NURSERY.born()
+        except NotBorn as lost:
+            raise ChildLost from lost
+        self._socket = self._born.link
+        self._socket.sendall(MEMORY.pack(memory))
 
     def ask(self, request: bytes, files: Sequence[int], seconds: float) -> Answer:
         """Return what is wrong with each of the files.
@@ -91,9 +82,7 @@ class GateChild:
         return cast("Answer", answer)
 
     def end(self) -> None:
-        self._socket.close()
-        self._process.kill()
-        self._process.wait()
+        self._born.kill()
 
     def _exactly(self, length: int) -> bytes:
         parts = bytearray()

@@ -16,27 +16,19 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
-import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from odf_storage.runtime.processes import PID, end_forked, ending_signal
+from odf_storage.runtime.children import Born
 
-from ...confine import environment, program
 from ..port.port import EngineListener
 
-START_S = 120.0
-"""Seconds that a process may take to start; the first one waits until the engine is loaded."""
-KILLED_S = 1.0
-"""Seconds that a killed process may take to end."""
 LOOK_S = 0.1
 """Seconds between two checks of the limits of a process."""
 FRAME = struct.Struct("=cQ")
@@ -77,148 +69,38 @@ class Watch:
     """Bytes of the longest frame that it may send."""
 
 
-class Spawner:
-    """Starts processes that answer one question each. They are forks of a spawner process, which
-    has loaded `module`; `more` is added to its environment."""
-
-    def __init__(self, module: str, more: Mapping[str, str]) -> None:
-        self._module, self._more = module, dict(more)
-        self._lock = threading.Lock()
-        self._asks: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._end: weakref.finalize[..., Spawner] | None = None
-
-    def prepare(self) -> None:
-        """Start the spawner process, which loads the engine. Does not wait for it."""
-        with self._lock:
-            if self._asks is None:
-                self._asks = self._started()
-
-    @contextmanager
-    def child(self, watch: Watch, listener: EngineListener) -> Iterator[Child]:
-        """Start a process; it is ended when the block ends.
-
-        Raises:
-            ChildGone: no process can be started.
-        """
-        with ExitStack() as stack:
-            try:
-                child = stack.enter_context(self._begotten(watch, listener))
-            except ChildGone:  # the spawner process may have been killed, also while it was asked
-                self._give_up_ended()
-                child = stack.enter_context(self._begotten(watch, listener))
-            yield child
-
-    @contextmanager
-    def _begotten(self, watch: Watch, listener: EngineListener) -> Iterator[Child]:
-        ours, theirs = socket.socketpair()
-        told, tells = os.pipe()
-        try:
-            with theirs:
-                try:
-                    self._ask(theirs.fileno(), tells)
-                finally:
-                    os.close(tells)
-            with Child(ours, told, watch, listener) as child:
-                yield child
-        finally:
-            os.close(told)
-            ours.close()
-
-    def _ask(self, *handles: int) -> None:
-        with self._lock:
-            if self._asks is None:
-                self._asks = self._started()
-            try:
-                socket.send_fds(self._asks, [b"1"], handles)
-            except OSError:
-                raise ChildGone(None) from None
-
-    def _give_up_ended(self) -> None:
-        """If the spawner process has ended, or ends now, have the next question start another.
-        One that only failed to fork goes on: its processes answer other questions."""
-        if (process := self._process) is None:
-            return
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(KILLED_S)
-            with self._lock:
-                if process is self._process:
-                    self.close()
-
-    def _started(self) -> socket.socket:
-        asks, asked = socket.socketpair()
-        with asked:
-            process = subprocess.Popen(
-                program(f"{__package__}.spawner", self._module),
-                stdin=asked.fileno(),
-                stdout=subprocess.DEVNULL,
-                env=environment(self._more),
-                cwd="/",
-                start_new_session=True,
-            )
-        self._process = process
-        self._end = weakref.finalize(self, _end, process, asks)
-        return asks
-
-    def close(self) -> None:
-        """End the spawner process, if it was started. The next query starts a new one."""
-        self._asks = None
-        if self._end is not None:
-            self._end()
-
-
-def _end(process: subprocess.Popen[bytes], asks: socket.socket) -> None:
-    asks.close()
-    process.kill()
-    process.wait()
-
-
 class Child:
-    """One process. It may take `START_S` to start; then the limits of `watch` apply."""
+    """One child, held to the limits of `watch` from its birth to the end of the context."""
 
-    def __init__(
-        self, connection: socket.socket, told: int, watch: Watch, listener: EngineListener
-    ) -> None:
-        self._connection, self._told = connection, told
-        self._watch, self._listener = watch, listener
+    def __init__(self, born: Born, watch: Watch, listener: EngineListener) -> None:
+        self._born, self._watch, self._listener = born, watch, listener
         self._stopped = threading.Event()
-        self._handle = -1
-        self._pid = 0
-        self._deadline = time.monotonic() + START_S
+        self._deadline = time.monotonic() + watch.seconds
         self._next_look = 0.0
-        self._shared = 0
+        self._shared = self._memory()
 
     def __enter__(self) -> Child:
         self._listener.stops(self._stopped.set)
-        self._connection.setblocking(False)
-        try:
-            self._born()
-        except BaseException:
-            self.__exit__()
-            raise
-        self._deadline = time.monotonic() + self._watch.seconds
-        self._shared = self._memory()
+        self._born.link.setblocking(False)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._handle >= 0:
-            end_forked(self._handle, self._told)  # the caller removes its files afterwards
-            self._handle = -1
+        self._born.kill()  # the caller removes its files afterwards
 
     @property
     def pid(self) -> int:
-        return self._pid
+        return self._born.pid
 
     def send(self, kind: bytes, content: bytes) -> None:
         """Send one frame. Raises the same errors as `frames`."""
         left = memoryview(FRAME.pack(kind, len(content)) + content)
         while left:
             try:
-                left = left[self._connection.send(left) :]
+                left = left[self._born.link.send(left) :]
             except BlockingIOError:
-                self._look([], [self._connection])
+                self._look([], [self._born.link])
             except OSError:
-                raise ChildGone(ending_signal(self._told)) from None
+                raise ChildGone(self._born.ending_signal()) from None
 
     def frames(self) -> Iterator[tuple[bytes, memoryview]]:
         """Yield the frames that the process sends, as kind and content. The reader has to know
@@ -239,28 +121,17 @@ class Child:
         content = bytearray()
         while len(content) < length:
             try:
-                piece = self._connection.recv(min(length - len(content), _PIECE_BYTES))
+                piece = self._born.link.recv(min(length - len(content), _PIECE_BYTES))
             except BlockingIOError:
-                self._look([self._connection], [])
+                self._look([self._born.link], [])
                 continue
             except ConnectionResetError:
                 piece = b""
             if not piece:
-                raise ChildGone(ending_signal(self._told))
+                raise ChildGone(self._born.ending_signal())
             content += piece
             self._judge()
         return memoryview(content)
-
-    def _born(self) -> None:
-        while True:
-            try:
-                word, handles, _, _ = socket.recv_fds(self._connection, PID.size, 1)
-                break
-            except BlockingIOError:
-                self._look([self._connection], [])
-        if not handles:
-            raise ChildGone(None)
-        self._handle, self._pid = handles[0], PID.unpack(word)[0]
 
     def _look(self, reads: list[socket.socket], writes: list[socket.socket]) -> None:
         select.select(reads, writes, [], LOOK_S)
@@ -280,7 +151,7 @@ class Child:
     def _memory(self) -> int:
         """Return its resident memory in bytes; 0 if it has ended."""
         try:
-            resident = Path(f"/proc/{self._pid}/statm").read_text().split()[1]
+            resident = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         except (OSError, IndexError):
             return 0
         return int(resident) * _PAGE_BYTES

@@ -33,8 +33,9 @@ from odf_protocol.metadata.events import (
     TransformResponseInternalError,
 )
 from odf_protocol.typed import decode_json
+from odf_storage.runtime.children import Born, NotBorn, Nursery
 
-from ...confine import Mode, Rules, program_reads
+from ...confine import PLACES, Mode, Rules, environment, program_reads
 from ..iteration.transform import ComputedResult, Work, execute
 from ..port.port import (
     INPUT,
@@ -59,7 +60,6 @@ from .child import (
     End,
     EngineQuestion,
     ResultHead,
-    Spawner,
     Step,
     TableSource,
     TooLate,
@@ -122,11 +122,11 @@ class DataFusionEngine:
     ) -> None:
         self._limits = limits or DataFusionLimits()
         self._confinement = confinement
-        self._spawner = Spawner(_MODULE, _ENVIRONMENT)
+        self._nursery = Nursery(_MODULE, environment(_ENVIRONMENT), places=PLACES)
 
     def prepare(self) -> None:
         """Begin to load the engine, so that the first query need not wait for it."""
-        self._spawner.prepare()
+        self._nursery.start()
 
     def execute_raw_query(
         self, request: RawQueryRequest, listener: EngineListener = QUIET
@@ -225,9 +225,15 @@ class DataFusionEngine:
         watch = Watch(
             seconds=limits.seconds, memory=limits.process_bytes, frame=limits.process_bytes
         )
-        with _ends_told(limits), self._spawner.child(watch, listener) as child:
+        with _ends_told(limits), Child(self._born(), watch, listener) as child:
             child.send(QUESTION, encoded(question))
             yield _Answer(child, limits)
+
+    def _born(self) -> Born:
+        try:
+            return self._nursery.born()
+        except NotBorn:
+            raise ChildGone(None) from None
 
     def _rules(self, sources: list[TableSource], spill: str) -> Rules:
         limits = self._limits

@@ -46,6 +46,9 @@ from .meaning import as_sql_means
 from .plan import check_words, forget_functions, judge
 from .plan_messages import CannotFollow, CannotRebuild, has_order, in_total_order, quoted, with_rows
 
+KEEPS_LOG = False
+"""Children do not write to the log of who asked for them: what an engine says may have rows in
+it."""
 SHOWN_CHARS = 2_000
 NO_BOUNDS = {
     # A column with equal bounds and no nulls would be taken for a constant, though it has NaN.
