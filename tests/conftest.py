@@ -110,18 +110,18 @@ def _quick_clients() -> Iterator[None]:
 def _quick_engines() -> Iterator[None]:
     """Tests make an engine each: the process that loads DataFusion and forks one for each query is
     the same for all engines. Tests of that process make their own."""
-    from odf_workers.engines.datafusion import child
+    from odf_storage.runtime.children import Nursery
 
-    shared: dict[str, child.Spawner] = {}
+    shared: dict[str, Nursery] = {}
 
-    def spawner(module: str, more: dict[str, str]) -> child.Spawner:
-        return shared.setdefault(module, child.Spawner(module, more))
+    def nursery(module: str, environment: dict[str, str], **more: Any) -> Nursery:
+        return shared.setdefault(module, Nursery(module, environment, **more))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("odf_workers.engines.datafusion.engine.Spawner", spawner)
+        patch.setattr("odf_workers.engines.datafusion.engine.Nursery", nursery)
         yield
     for each in shared.values():
-        each.close()
+        each.stop()
 
 
 @pytest.fixture(scope="session")

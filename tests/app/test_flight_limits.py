@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
+from processes import with_work
 from servers import wait_until
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
@@ -62,9 +63,8 @@ def ticket(client: fl.FlightClient, query: str) -> fl.Ticket:
     return info.endpoints[0].ticket
 
 
-def children(service: Service) -> list[str]:
-    pid = service.node.queries.spawner._process.pid
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+def children(service: Service) -> list[int]:
+    return with_work(service.node.queries.nursery.pid)
 
 
 def wait_for_no_child(service: Service) -> None:
@@ -188,7 +188,7 @@ def test_calls_that_are_under_way_end_with_the_service(tmp_path):
     with serving(tmp_path / "node", flight_port=0, query_time_s=600) as service:
         thread = threading.Thread(target=ask, args=(service.node.flight.port,))
         thread.start()
-        wait_until(lambda: service.node.queries.spawner._process and children(service), "the query")
+        wait_until(lambda: children(service), "the query")
         began = time.monotonic()
     thread.join(100)
     assert time.monotonic() - began < 100

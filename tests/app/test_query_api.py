@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
+from processes import with_work
 from servers import wait_until
 from service import SCHEMA, Chain, Service, described, parquet_rows, seeded, serving
 
@@ -342,10 +343,7 @@ def test_who_finds_no_process_free_is_told_to_come_again(tmp_path: Path):
 
 
 def _processes(service: Service) -> list[int]:
-    process = service.node.queries.spawner._process
-    assert process is not None
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return [int(each) for each in children.read_text().split()]
+    return with_work(service.node.queries.nursery.pid)
 
 
 def _confined(service: Service) -> bool:

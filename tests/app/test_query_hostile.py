@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from processes import with_work
 from service import Service, serving, ten_rows
 
 from odf_node.service.query.query import Queries
@@ -157,15 +158,9 @@ def test_a_private_dataset_cannot_be_guessed_by_any_spelling(service, client):
         assert status_of(client, f"select (select max(city) from {name})") == 400
 
 
-def _children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def _processes(queries: Queries) -> set[int]:
     """Those of queries; an answer does not wait for the end of its own."""
-    process = queries.spawner._process
-    assert process is not None
-    return set(_children(process.pid))
+    return set(with_work(queries.nursery.pid))
 
 
 def _running(queries: Queries, before: set[int]) -> int:
@@ -196,18 +191,17 @@ def test_the_process_of_a_query_is_confined_and_knows_no_secret(service, client)
 def test_a_query_whose_client_left_is_ended(service, client):
     with pytest.raises(httpx.ReadTimeout):
         client.post("/query", json={"query": ENDLESS}, timeout=2)
-    process = service.node.queries.spawner._process
     deadline = time.monotonic() + 90  # of 200
-    while _children(process.pid) and time.monotonic() < deadline:
+    while _processes(service.node.queries) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert _children(process.pid) == []
+    assert _processes(service.node.queries) == set()
     settings = service.node.settings
     assert [*(settings.data / "queries").glob("*/*"), *settings.query_links.glob("*/*")] == []
 
 
 def test_the_next_query_is_answered_after_the_program_of_queries_was_killed(service, client):
     assert status_of(client, "select 1") == 200
-    os.kill(service.node.queries.spawner._process.pid, signal.SIGKILL)
+    os.kill(service.node.queries.nursery.pid, signal.SIGKILL)
     assert status_of(client, "select 1") == 200
 
 

@@ -14,6 +14,7 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import with_work
 from servers import wait_until
 from service import NOON, SCHEMA, Chain, seeded, serving
 from table_made import ITEMS, TableMade, item
@@ -80,15 +81,12 @@ def memory_bytes() -> int:
 
 
 def readers() -> set[int]:
-    """Processes of the nursery."""
-    nursery = pool._NURSERY._process
-    assert nursery is not None
-    told = Path(f"/proc/{nursery.pid}/task/{nursery.pid}/children").read_text()
-    return {int(pid) for pid in told.split()}
+    """Processes that read."""
+    return set(with_work(pool.NURSERY.pid))
 
 
 def only_those_that_wait() -> bool:
-    return len(readers()) <= pool.SPARES
+    return not readers()
 
 
 @pytest.mark.parametrize("asked", ["wide/tail?limit=100", "cell/tail?limit=1"])
@@ -275,11 +273,11 @@ def test_a_reader_or_the_nursery_that_dies_is_replaced(node):
             with pytest.raises(httpx.RemoteProtocolError):
                 list(pieces)
         assert client.get("/long/tail?limit=1").status_code == 200
-        nursery = pool._NURSERY._process
+        nursery = pool.NURSERY._process
         nursery.kill()
         nursery.wait(90)
         assert client.get("/long/tail?limit=1").status_code == 200
-        assert pool._NURSERY._process.pid != nursery.pid
+        assert pool.NURSERY.pid != nursery.pid
 
 
 def test_one_caller_has_a_share_of_the_readers(node):

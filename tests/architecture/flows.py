@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import httpx
 from service import Service, serving
@@ -36,7 +35,6 @@ from tests.workers.derivatives import derivative, node_of
 
 from odf_node.client import sync
 from odf_node.client.remotes import Location
-from odf_node.service.query import engine as spawner
 from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import transform_job
@@ -85,7 +83,7 @@ RUN = {
 """Most files that a flow may run. Some run now and then: each limit is a few above what is seen."""
 OF_QUERIES = """
 import importlib, mmap, sys
-from odf_workers.engines.datafusion import spawner
+from odf_storage.runtime import nursery
 path, module = sys.argv[1:]
 with open(path, "r+b") as file:
     shared = mmap.mmap(file.fileno(), 0)
@@ -103,7 +101,7 @@ def answer(connection):
     sys.setprofile(look)
     real(connection)
 loaded.answer = answer
-spawner.main(module)
+nursery.main(module, 1)
 """
 """The program that forks a process for each query, which writes the files it ran into a file, each
 when it is first run: the process may be ended as soon as it has answered."""
@@ -271,10 +269,8 @@ def files_of_flows(folder: Path) -> dict[str, set[str]]:
     sys.setprofile(called)
     found: dict[str, set[str]] = {}
     try:
-        with (
-            patch.object(spawner, "_COMMAND", called.beside.command),
-            serving(folder / "node") as service,
-        ):
+        with serving(folder / "node") as service:
+            service.node.queries.nursery.command = called.beside.command
             flows = Flows(service, folder)
             for before, flow in flows.plays().values():
                 before()

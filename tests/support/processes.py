@@ -54,3 +54,18 @@ def own_cpu_seconds(process: int) -> float:
     """Processor time of a process alone."""
     words = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def with_work(nursery: int | None) -> list[int]:
+    """Children of a nursery that have work: those that wait still have its standard input."""
+    if nursery is None:
+        return []
+    children = Path(f"/proc/{nursery}/task/{nursery}/children").read_text().split()
+    return [int(each) for each in children if _input_of(each) == os.devnull]
+
+
+def _input_of(pid: str) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/fd/0").readlink())
+    except OSError:  # it has ended
+        return ""

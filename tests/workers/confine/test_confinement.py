@@ -211,8 +211,8 @@ def test_folders_of_the_machine_that_are_readable_hold_nothing_of_the_node() -> 
 
 def test_a_worker_keeps_others_of_its_user_out_of_its_memory() -> None:
     program = (
-        "from odf_storage.runtime.processes import close_own_memory as close; import ctypes; close();"
-        "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+        "from odf_storage.runtime.processes import close_own_memory; import ctypes;"
+        "close_own_memory(); print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "0"

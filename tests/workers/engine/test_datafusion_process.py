@@ -17,6 +17,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import with_work
 from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.requests import Derivative, sql
 
@@ -27,8 +28,9 @@ from odf_protocol.metadata.events import (
     RawQueryResponseSuccess,
     TransformResponseInternalError,
 )
+from odf_storage.runtime.children import Born, Nursery
 from odf_workers import confine
-from odf_workers.engines.datafusion.child import EngineQuestion, Spawner, TableSource, encoded
+from odf_workers.engines.datafusion.child import EngineQuestion, TableSource, encoded
 from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
 from odf_workers.engines.port.job_listener import Heard
 from odf_workers.engines.port.port import EngineListener, InvalidQuery, is_beyond_limits
@@ -44,14 +46,14 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _own_spawners() -> Iterator[None]:
+def _own_nurseries() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("odf_workers.engines.datafusion.engine.Spawner", Spawner)
+        patch.setattr("odf_workers.engines.datafusion.engine.Nursery", Nursery)
         yield
 
 
 @pytest.fixture(scope="module")
-def engine(_own_spawners: None) -> Iterator[DataFusionEngine]:
+def engine(_own_nurseries: None) -> Iterator[DataFusionEngine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ODF_STORE_SECRETS_KEYS", CANARY)
         patch.setenv("ODF_STORE_DATABASE_URL", f"postgresql://node:{CANARY}@127.0.0.1/node")
@@ -78,14 +80,14 @@ def ask(engine: Any, folder: Path, query: str, listener: EngineListener | None =
     return engine.execute_raw_query(request, listener or EngineListener())
 
 
-def spawners() -> list[psutil.Process]:
+def nurseries() -> list[psutil.Process]:
     own = psutil.Process().children()
     alive = [each for each in own if each.status() != psutil.STATUS_ZOMBIE]
-    return [each for each in alive if "odf_workers.engines.datafusion.spawner" in each.cmdline()]
+    return [each for each in alive if "odf_workers.engines.datafusion.process" in each.cmdline()]
 
 
 def processes_of_queries() -> list[psutil.Process]:
-    return [each for spawner in spawners() for each in spawner.children()]
+    return [psutil.Process(each) for nursery in nurseries() for each in with_work(nursery.pid)]
 
 
 class Watching(EngineListener):
@@ -198,7 +200,7 @@ def test_a_value_beyond_all_memory_ends_its_own_process_only(engine: Any, folder
 def test_a_query_that_is_too_long_or_too_deep_is_refused_before_it_is_planned(
     query: str, limit: str, engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_spawner", None)
+    monkeypatch.setattr(engine, "_nursery", None)
     response = ask(engine, folder, query)
     assert isinstance(response, RawQueryResponseInvalidQuery), response
     assert limit in response.message
@@ -233,9 +235,9 @@ def test_a_query_that_crashes_its_process_is_an_answer_and_no_more(folder: Path)
     response = ask(engine, folder, ENDLESS, crash)
     assert isinstance(response, RawQueryResponseInternalError), response
     assert "SIGSEGV" in response.message
-    spawner = spawners()[-1]
+    nursery = nurseries()[-1]
     assert ask(engine, folder, "select n from input") == RawQueryResponseSuccess(num_records=2_000)
-    assert spawner.is_running()
+    assert nursery.is_running()
 
 
 def test_a_transform_whose_process_is_killed_is_an_answer(folder: Path) -> None:
@@ -260,11 +262,11 @@ def test_a_transform_whose_process_is_killed_is_an_answer(folder: Path) -> None:
 
 def test_when_the_process_that_begets_them_is_killed_another_takes_its_place(folder: Path) -> None:
     engine = DataFusionEngine(DataFusionLimits(seconds=PATIENCE_S))
-    before = {each.pid for each in spawners()}
+    before = {each.pid for each in nurseries()}
     good = RawQueryResponseSuccess(num_records=2_000)
     assert ask(engine, folder, "select n from input") == good
-    (spawner,) = [each for each in spawners() if each.pid not in before]
-    kill = Watching(lambda _: spawner.kill())
+    (nursery,) = [each for each in nurseries() if each.pid not in before]
+    kill = Watching(lambda _: nursery.kill())
     assert isinstance(ask(engine, folder, ENDLESS, kill), RawQueryResponseInternalError)
     assert ask(engine, folder, "select n from input") == good
 
@@ -273,26 +275,27 @@ def test_a_question_that_a_dying_process_took_is_asked_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = DataFusionEngine(DataFusionLimits(seconds=PATIENCE_S))
-    asked: list[int] = []
-    ask_it = Spawner._ask
+    asked: list[float] = []
+    ask_it = Nursery._asked
 
-    def lose_the_first(spawner: Spawner, *handles: int) -> None:
-        asked.append(len(handles))
-        if len(asked) > 1:
-            ask_it(spawner, *handles)
+    def lose_the_first(nursery: Nursery, wait_s: float) -> Born:
+        asked.append(wait_s)
+        if len(asked) == 1:
+            raise ConnectionResetError
+        return ask_it(nursery, wait_s)
 
-    monkeypatch.setattr(Spawner, "_ask", lose_the_first)
+    monkeypatch.setattr(Nursery, "_asked", lose_the_first)
     assert ask(engine, folder, "select n from input") == RawQueryResponseSuccess(num_records=2_000)
     assert len(asked) == 2
 
 
 def test_processes_end_with_the_engine(folder: Path) -> None:
-    before = {each.pid for each in spawners()}
+    before = {each.pid for each in nurseries()}
     engine = DataFusionEngine()
     assert isinstance(ask(engine, folder, "select n from input"), RawQueryResponseSuccess)
-    (spawner,) = [each for each in spawners() if each.pid not in before]
+    (nursery,) = [each for each in nurseries() if each.pid not in before]
     del engine
-    assert gone(spawner.pid)
+    assert gone(nursery.pid)
 
 
 def test_a_process_of_a_query_holds_no_secret(engine: Any, folder: Path) -> None:
