@@ -308,7 +308,7 @@ def test_one_caller_has_a_share_of_the_readers(node):
 
 def test_a_reader_holds_no_secret_and_no_file_of_the_node(node, monkeypatch):
     monkeypatch.setenv("ODF_STORE_SECRETS_KEYS", "a-canary")
-    pool._NURSERY._stop()
+    pool.NURSERY.stop()
     with node.http() as client, client.stream("GET", "/long/read") as answer:
         pieces = answer.iter_raw()
         next(pieces)

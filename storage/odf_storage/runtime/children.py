@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,10 +27,6 @@ _RUN = (
     "sys.path[:0] = places.split(os.pathsep); "
     "runpy.run_module(sys.argv[0], run_name='__main__')"
 )
-
-
-class NotBorn(Exception):
-    """No child was born: the nursery does not start, or cannot fork."""
 
 
 @dataclass(slots=True)
@@ -76,7 +72,6 @@ class Nursery:
         environment: Mapping[str, str],
         *,
         spares: int = 1,
-        places: Sequence[str] = (),
     ) -> None:
         """
         Args:
@@ -84,10 +79,9 @@ class Nursery:
                 write to the standard error of this process.
             environment: the whole environment of the nursery.
             spares: children that wait ahead.
-            places: folders of more packages than those below this one.
         """
-        found = os.pathsep.join(dict.fromkeys((*import_places(), *places)))
-        words = (found, "odf_storage.runtime.nursery", module, str(spares))
+        places = os.pathsep.join(import_places(module.partition(".")[0]))
+        words = (places, "odf_storage.runtime.nursery", module, str(spares))
         self.command = [sys.executable, "-P", "-c", _RUN, *words]
         self._environment = dict(environment)
         self._lock = threading.Lock()
@@ -109,12 +103,13 @@ class Nursery:
         """Have a child be born. Blocks until it is.
 
         Raises:
-            NotBorn: none was born within `wait_s` seconds.
+            ChildProcessError: none was born within `wait_s` seconds, as the nursery does not start,
+                or cannot fork.
         """
         for _ in range(2):  # the nursery may have been killed, also while it was asked
             with suppress(OSError):
                 return self._asked(wait_s)
-        raise NotBorn
+        raise ChildProcessError
 
     def stop(self) -> None:
         """End the nursery, and so its children. The next child starts another one."""

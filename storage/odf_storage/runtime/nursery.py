@@ -85,6 +85,7 @@ class _Nursery:
         self._answer, self._keeps_log = answer, keeps_log
         self._told, self._tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._woken, self._wake = os.pipe()
+        self._told.setblocking(False)  # `recv_fds` of Python 3.11 does not pass flags on
         for end in (self._woken, self._wake):
             os.set_blocking(end, False)
         self._waiting: set[int] = set()
@@ -130,7 +131,7 @@ class _Nursery:
         """Learn which children have work now."""
         with suppress(BlockingIOError):
             while True:
-                word, handles, _, _ = socket.recv_fds(self._told, PID.size, 1, socket.MSG_DONTWAIT)
+                word, handles, _, _ = socket.recv_fds(self._told, PID.size, 1)
                 (pid,) = PID.unpack(word)
                 self._waiting.discard(pid)
                 self._ends[pid] = handles[0]

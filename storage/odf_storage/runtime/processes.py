@@ -32,11 +32,9 @@ import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-import odf_protocol
-import odf_storage
 
 PID = struct.Struct("=q")
 """The process id of a new process, sent with its pidfd before anything else."""
@@ -158,8 +156,9 @@ def raise_limit(needed: int) -> str | None:
     )
 
 
-def import_places(*files: str | None) -> tuple[str, ...]:
-    """Return the folders around `odf_protocol`, `odf_storage` and the packages that begin in
-    `files`: one in an installation, several in a checkout, which have nothing else in them."""
-    begins = (odf_protocol.__file__, odf_storage.__file__, *files)
+def import_places(*packages: str) -> tuple[str, ...]:
+    """Return the folders around `odf_protocol`, `odf_storage` and the packages of these names: one
+    in an installation, several in a checkout, which have nothing else in them."""
+    found = map(find_spec, ("odf_protocol", "odf_storage", *packages))
+    begins = (each.origin for each in found if each is not None)
     return tuple(dict.fromkeys(str(Path(str(each)).resolve().parents[1]) for each in begins))

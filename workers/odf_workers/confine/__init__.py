@@ -10,7 +10,6 @@ from .apply import CannotConfine as CannotConfine
 from .apply import confine as confine
 from .apply import missing as missing
 from .apply import told as told
-from .rules import PLACES as PLACES
 from .rules import Mode as Mode
 from .rules import Rules as Rules
 from .rules import environment as environment

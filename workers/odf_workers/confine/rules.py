@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-import odf_workers
 from odf_storage.runtime.processes import import_places
 
 Mode = Literal["auto", "require", "off"]
@@ -45,7 +44,7 @@ SYSTEM_READS = (
 )
 """Paths of a machine that programs and their libraries read; they contain no secret of the node."""
 SYSTEM_WRITES = ("/dev/null",)
-PLACES = import_places(odf_workers.__file__)
+PLACES = import_places("odf_workers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

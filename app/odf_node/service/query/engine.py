@@ -39,7 +39,6 @@ from odf_storage.datasets.query.messages import (
     frame,
 )
 from odf_storage.runtime.children import Born, Nursery
-from odf_storage.runtime.processes import import_places
 
 _ENVIRONMENT = {
     # The memory limit of a process also counts memory that an allocator only reserves.
@@ -62,9 +61,7 @@ def is_installed() -> bool:
 def nursery() -> Nursery:
     """Return a nursery of processes for queries. Only its name is known here, as the service is a
     stranger to workers."""
-    found = find_spec("odf_workers")
-    places = import_places(found.origin) if found is not None else ()
-    return Nursery("odf_workers.query.process", _ENVIRONMENT, places=places)
+    return Nursery("odf_workers.query.process", _ENVIRONMENT)
 
 
 RECEIVE_BYTES = 256 * 1024

@@ -39,7 +39,7 @@ from odf_storage.datasets.query.messages import (
 )
 from odf_storage.datasets.query.tables import link, make_folders, table_of
 from odf_storage.datasets.read.view import Outline
-from odf_storage.runtime.children import NotBorn, Nursery
+from odf_storage.runtime.children import Nursery
 from odf_storage.runtime.processes import own_folder, remove_dead
 
 from ..auth.access import refuse_bad_token
@@ -286,7 +286,7 @@ class Queries:
         question = self._question(asked, sources, changed, scratch, links)
         try:
             born = self.nursery.born()
-        except NotBorn:
+        except ChildProcessError:
             raise no_process() from None
         process = Process(born, question, self.settings.query_time_s, self._threads, loop)
         end.hold(process.close)

@@ -26,12 +26,10 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 import msgspec
 from anyio import CapacityLimiter, from_thread, to_thread
 
-import odf_node
 from odf_protocol.errors import BadInput, NodeError, NodeFault
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.pruning.learned import Learned
-from odf_storage.runtime.children import Born, NotBorn, Nursery
-from odf_storage.runtime.processes import import_places
+from odf_storage.runtime.children import Born, Nursery
 from odf_storage.stores.ports.values import Failed, ObjectKind
 
 from ..limits.shares import Turn, Turns
@@ -213,7 +211,7 @@ def _reader() -> Born:
     """Return a reader that waits for its task. Blocks until there is one. Raises `ReaderGone`."""
     try:
         return NURSERY.born()
-    except NotBorn:
+    except ChildProcessError:
         raise ReaderGone("no process could be started that reads; try again") from None
 
 
@@ -385,7 +383,6 @@ NURSERY = Nursery(
     "odf_node.service.reader_process.child",
     _ENVIRONMENT,
     spares=SPARES,
-    places=import_places(odf_node.__file__),
 )
 """All nodes of this process share it, because the limits of a reader are part of its order."""
 

@@ -24,7 +24,7 @@ from typing import BinaryIO, cast
 
 from odf_protocol.errors import BadInput, NodeFault
 
-from ...runtime.children import NotBorn, Nursery
+from ...runtime.children import Nursery
 from ...stores.ports.values import ObjectKind
 from ..contents.claims import SliceClaim
 from ..contents.slice_limits import CheckLimits, GateLimits
@@ -57,7 +57,7 @@ class GateChild:
         self.memory = memory
         try:
             self._born = NURSERY.born()
-        except NotBorn as lost:
+        except ChildProcessError as lost:
             raise ChildLost from lost
         self._socket = self._born.link
         self._socket.sendall(MEMORY.pack(memory))

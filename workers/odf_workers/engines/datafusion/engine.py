@@ -33,9 +33,9 @@ from odf_protocol.metadata.events import (
     TransformResponseInternalError,
 )
 from odf_protocol.typed import decode_json
-from odf_storage.runtime.children import Born, NotBorn, Nursery
+from odf_storage.runtime.children import Born, Nursery
 
-from ...confine import PLACES, Mode, Rules, environment, program_reads
+from ...confine import Mode, Rules, environment, program_reads
 from ..iteration.transform import ComputedResult, Work, execute
 from ..port.port import (
     INPUT,
@@ -122,7 +122,7 @@ class DataFusionEngine:
     ) -> None:
         self._limits = limits or DataFusionLimits()
         self._confinement = confinement
-        self._nursery = Nursery(_MODULE, environment(_ENVIRONMENT), places=PLACES)
+        self._nursery = Nursery(_MODULE, environment(_ENVIRONMENT))
 
     def prepare(self) -> None:
         """Begin to load the engine, so that the first query need not wait for it."""
@@ -232,7 +232,7 @@ class DataFusionEngine:
     def _born(self) -> Born:
         try:
             return self._nursery.born()
-        except NotBorn:
+        except ChildProcessError:
             raise ChildGone(None) from None
 
     def _rules(self, sources: list[TableSource], spill: str) -> Rules:
