@@ -301,7 +301,7 @@ def _data(encapsulated: pa.Buffer) -> bytes:
 
 SPARE_THREADS = 8
 """Number of threads beyond the limit of calls. They refuse the calls above that limit."""
-STOP_S = 2.0
+STOP_S = 5.0
 _READS: dict[str, Callable[[FlightSql], Callable[[Call, Any], Any]]] = {
     "GetFlightInfo": lambda sql: sql.get_flight_info,
     "GetSchema": lambda sql: sql.get_schema,
