@@ -21,7 +21,7 @@ from odf_protocol.instant import day_or_instant
 from odf_protocol.multihash import Multihash
 
 from ..client import history
-from ..client.events import block_data, summary
+from ..client.event_texts import block_data, summary
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from ..client.receive import ChainReader

@@ -14,33 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 import httpx
 
 from odf_protocol.errors import Damaged
-from odf_protocol.metadata.events import (
-    AddData,
-    AddPushSource,
-    DisablePollingSource,
-    DisablePushSource,
-    ExecuteTransform,
-    HashedBlock,
-    MetadataEvent,
-    Seed,
-    SetAttachments,
-    SetDataSchema,
-    SetInfo,
-    SetLicense,
-    SetPollingSource,
-    SetTransform,
-    SetVocab,
-    UnknownEvent,
-)
-from odf_protocol.metadata.schema import Variant
 
 from .http import DatasetMissing, Overloaded, bearer, missing_of, raise_for_access
-from .limits import LIMITS, ClientLimits, one_line, too_much
+from .limits import LIMITS, ClientLimits, too_much
 
 
 class Ending:
@@ -226,84 +207,3 @@ def _lines(response: httpx.Response, ending: Ending) -> Iterator[str]:
             del buffer[: end + 1]
         if len(buffer) > MAX_EVENT_BYTES:
             raise too_much("an event", MAX_EVENT_BYTES)
-
-
-MAX_DETAIL_CHARS = 100
-
-
-def block_data(block: HashedBlock) -> dict[str, Any]:
-    """Return a block as JSON-compatible data: number, time, event in a line, hashes."""
-    return {
-        "hash": str(block.hash),
-        "sequenceNumber": block.sequence_number,
-        "systemTime": str(block.block.system_time),
-        "prevBlockHash": str(block.prev) if block.prev else None,
-        "event": event_name(block.event),
-        "summary": summary(block.event),
-    }
-
-
-def event_name(event: MetadataEvent | UnknownEvent) -> str:
-    """Return the kind of an event, also of one that this version does not know."""
-    if isinstance(event, UnknownEvent):
-        return event.name or f"Unknown({event.discriminator})"
-    return type(event).__name__
-
-
-def summary(event: MetadataEvent | UnknownEvent) -> str:
-    """Return the name of an event and its main detail."""
-    detail = event_detail(event)
-    return f"{event_name(event)}{': ' if detail else ''}{detail}"
-
-
-def event_detail(event: MetadataEvent | UnknownEvent) -> str:
-    """Return the main detail, which distinguishes an event from others of its kind."""
-    return one_line(
-        event.detail if isinstance(event, UnknownEvent) else _detail(event), MAX_DETAIL_CHARS
-    )
-
-
-def _detail(event: MetadataEvent) -> str:
-    match event:
-        case AddData() | ExecuteTransform():
-            return _data(event)
-        case Seed():
-            return f"{event.dataset_kind.value} {event.dataset_id}"
-        case SetTransform():
-            return f"{len(event.inputs)} input(s)"
-        case AddPushSource():
-            return f"{event.source_name}, {_kind(event.read)}, {_kind(event.merge)}"
-        case SetPollingSource():
-            return f"{_kind(event.fetch)}, {_kind(event.read)}, {_kind(event.merge)}"
-        case SetDataSchema():
-            return f"{len(event.schema.fields)} column(s)" if event.schema else "raw Arrow schema"
-        case SetInfo():
-            return event.description or ""
-        case SetLicense():
-            return event.short_name
-        case SetAttachments():
-            return ", ".join(item.path for item in event.attachments.items)
-        case DisablePushSource():
-            return event.source_name
-        case SetVocab() | DisablePollingSource():
-            return ""
-        case _:
-            assert_never(event)
-
-
-def _data(event: AddData | ExecuteTransform) -> str:
-    parts = []
-    if event.new_data is not None:
-        interval = event.new_data.offset_interval
-        rows = interval.end - interval.start + 1
-        parts.append(f"{rows} row(s), offsets {interval.start} to {interval.end}")
-    if event.new_watermark is not None:
-        parts.append(f"watermark {event.new_watermark}")
-    if event.new_checkpoint is not None:
-        parts.append("checkpoint")
-    return ", ".join(parts)
-
-
-def _kind(step: Variant) -> str:
-    """Return the variant name without the prefix of its union, as in manifests."""
-    return str(step.__struct_config__.tag)

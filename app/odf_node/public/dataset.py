@@ -20,7 +20,7 @@ from odf_protocol.errors import BadInput
 from odf_storage.stores.ports.values import Visibility
 
 from ..client import sync
-from ..client.events import block_data
+from ..client.event_texts import block_data
 from ..client.limits import MOST_TAKEN_BACK
 from ..client.receive import ChainReader, Outcome
 from ..client.remotes import ODF, Location, Transfer

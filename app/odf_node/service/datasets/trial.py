@@ -47,7 +47,6 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.values import AccountId, Failed, JobSpec, Succeeded, Visibility
 
-from ...client.folder import in_order
 from ..auth.access import Unauthenticated
 from ..auth.actors import Actor
 from ..derivatives.follow import is_passing
@@ -301,6 +300,8 @@ def _prepared(
     trials: Trials, actor: Actor, asked: TrialAsked
 ) -> tuple[Sequence[PreparedDefinition], JobSpec]:
     """Check the rules; return all datasets, and the job that tries them."""
+    from ...client.folder import in_order  # importing the client takes long
+
     if actor.account is None:
         raise Unauthenticated
     account = AccountId(actor.account.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,8 @@ class FlightDoor:
         callers: Callers,
         queries: Queries,
         inputs: QueryInputs,
-        watching: CallMetrics,
+        *,
+        watching: Callable[[], CallMetrics],
         random: Random,
     ) -> None:
         self._settings, self._callers = settings, callers
@@ -142,5 +144,5 @@ class FlightDoor:
             FlightSql(fetching, FlightTables(self._inputs.access, self._inputs)),
             bridge,
             slots,
-            ObservedCall(self._watching, bridge),
+            ObservedCall(self._watching(), bridge),
         )

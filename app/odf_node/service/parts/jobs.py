@@ -8,6 +8,7 @@ Parts that create, define and change datasets.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from odf_storage.datasets.query.tables import QueryResults
 
@@ -25,7 +26,6 @@ from ..datasets.trial import (
 )
 from ..definitions.authors import Defining
 from ..definitions.variables import NodeVariables
-from ..flight.bridge import CallMetrics
 from ..flight.door import FlightDoor
 from ..history.rewrite import Rewriting
 from ..history.verify import Verifying
@@ -43,6 +43,9 @@ from ..query.verify import Verification
 from ..schedules.routes import Pruning
 from ..schedules.schedules import Scheduling
 from .callers import ReadParts
+
+if TYPE_CHECKING:
+    from ..flight.bridge import CallMetrics
 
 
 class QueryParts(ReadParts):
@@ -103,10 +106,19 @@ class QueryParts(ReadParts):
 
     @cached_property
     def flight(self) -> FlightDoor:
-        told = CallMetrics(self.counters, self.audit_writer, self.clock, self.settings.access_log)
         return FlightDoor(
-            self.settings, self.callers, self.queries, self.query_inputs, told, self.random
+            self.settings,
+            self.callers,
+            self.queries,
+            self.query_inputs,
+            watching=self._flight_calls,
+            random=self.random,
         )
+
+    def _flight_calls(self) -> CallMetrics:
+        from ..flight.bridge import CallMetrics  # gRPC, which takes long
+
+        return CallMetrics(self.counters, self.audit_writer, self.clock, self.settings.access_log)
 
     @cached_property
     def profiles(self) -> Profiles:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
 import msgspec
 
 from odf_protocol.errors import NodeError, RemoteFailed
@@ -21,9 +20,10 @@ from odf_storage.runtime.networks import HostRefused
 from odf_storage.stores.ports.values import Failing
 from odf_storage.stores.ports.webhooks import Webhook
 
-from ...client.http import trusted
-from ...client.reach import GuardedAsyncTransport
 from ..news.notices import BLOCK, RESET, NewsNotice
+
+if TYPE_CHECKING:
+    import httpx
 
 CONTENT_TYPE = "application/cloudevents+json"
 TYPES = {
@@ -137,6 +137,8 @@ class Sender:
 
     def send(self, url: str, message: WebhookMessage, headers: dict[str, str]) -> DeliveryAnswer:
         """Try once and return the outcome, also of an error. Takes at most `timeout_s`."""
+        import httpx  # most nodes have no webhooks
+
         began = time.monotonic()
         status, retry_after_s = None, 0.0
         error: NodeError | None = None
@@ -160,6 +162,11 @@ class Sender:
     async def _head(
         self, url: str, message: WebhookMessage, headers: dict[str, str]
     ) -> httpx.Response:
+        import httpx
+
+        from ...client.http import trusted
+        from ...client.reach import GuardedAsyncTransport
+
         sent = {"content-type": CONTENT_TYPE, "user-agent": USER_AGENT, **headers}
         transport = GuardedAsyncTransport(self.networks, trusted())
         async with (
