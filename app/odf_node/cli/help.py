@@ -188,6 +188,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "merge-state rebuild": ("odf-node merge-state rebuild weather",),
     "index rebuild": ("odf-node index rebuild --check --data /srv/odf",),
     "audit": ("odf-node audit --since 2026-01-01T00:00:00Z --actor anna",),
+    "head-log show": ("odf-node head-log show --data /srv/odf",),
+    "head-log resume": ("odf-node head-log resume --accept-gap --data /srv/odf",),
     "db migrate": ("odf-node db migrate --data /srv/odf",),
     "lineage": ("odf-node lineage http://127.0.0.1:8080/weather-daily --columns",),
     "read": (

@@ -160,6 +160,7 @@ COMMANDS = {
     "index": ("odf_node.cli.upkeep:index", "Make a node's index again from its objects."),
     "audit": ("odf_node.cli.admin:audit", "Show who did what on a node."),
     "db": ("odf_node.cli.upkeep:db", "Bring a node's database up to date."),
+    "head-log": ("odf_node.cli.trust:head_log", "Show and resume the signed log of heads."),
     "lineage": (
         "odf_node.cli.read:lineage",
         "Show what a dataset is made of, and what of it.",

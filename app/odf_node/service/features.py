@@ -50,6 +50,13 @@ OWN = (
         dataset_routes=(f"{_HERE}.lineage.openlineage:add_lineage_routes",),
     ),
     Feature(
+        name="trust",
+        parts=f"{_HERE}.parts.doors:parts_of_trust",
+        router=f"{_HERE}.trust.routes:router",
+        dataset_routes=(f"{_HERE}.trust.routes:add_trust_routes",),
+        runners=f"{_HERE}.parts.doors:runners_of_trust",
+    ),
+    Feature(
         name="webhooks",
         parts=f"{_HERE}.parts.doors:parts_of_webhooks",
         dataset_routes=(f"{_HERE}.webhooks.routes:add_webhook_routes",),

@@ -22,6 +22,8 @@ from ..projections.routes import keep_up
 from ..setting_groups.words import Tenancy
 from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
 from ..sharing.tables import SharedTables
+from ..trust.log import SALTS, SALTS_BYTES, LogKeeper
+from ..trust.routes import LOG_REST_S, LogRunner
 from ..webhooks.delivering import Deliverer, Delivering, FailingPolls
 from ..webhooks.sending import Sender
 from ..webhooks.webhooks import WEBHOOK_OLD_SECRET_S, WEBHOOKS_ACCOUNT, Webhooks
@@ -81,6 +83,32 @@ def runners_of_kartothek(node: FeatureParts) -> Iterator[Follower]:
         return poll_s
 
     yield Follower("publications", node.stores.wake_up, look, poll_s=poll_s)
+
+
+def parts_of_trust(node: FeatureParts) -> Iterator[object]:
+    """Yield what the routes and the runner ask for."""
+    settings = node.settings
+    yield LogKeeper(
+        stores=node.stores,
+        keys=node.signing_keys,
+        salts=node.stores.accounts.secret(SALTS, node.random(SALTS_BYTES)),
+        public_url=settings.public_url,
+        map_s=settings.heads_map_s,
+        clock=node.clock,
+    )
+
+
+def runners_of_trust(node: FeatureParts) -> Iterator[Follower]:
+    """Yield what signs the log of heads."""
+    runner = LogRunner(node.part(LogKeeper), node.settings.poll_s)
+    yield Follower(
+        "log",
+        node.stores.wake_up,
+        runner.look,
+        poll_s=node.settings.poll_s,
+        topic=Topic.MOVED,
+        longest_rest_s=LOG_REST_S,
+    )
 
 
 def parts_of_webhooks(node: FeatureParts) -> Iterator[object]:

@@ -42,6 +42,7 @@ from ...stores.registers.accounts import AccountStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
+from ...stores.registers.head_log import HeadLog
 from ...stores.registers.publications import OverviewStore, PublicationStore
 from ...stores.registers.schedules import Schedules, Variables
 from ...stores.registers.webhooks import WebhookStore
@@ -93,6 +94,7 @@ class Stores:
     schedules: Schedules
     variables: Variables
     damages: DamageLog
+    head_log: HeadLog
     wake_up: WakeUp
     """Wakes the waiters for jobs in every process of the node."""
     engine: sa.Engine

@@ -15,6 +15,7 @@ from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DatasetKind, HashedBlock
 from odf_protocol.multihash import Multihash
+from odf_protocol.trust.heads import HeadKind
 
 from ...runtime.clock import Clock, system_clock
 from ..jobs.sql_rows import forget_jobs
@@ -28,6 +29,7 @@ from ..sql.tables import inputs as input_rows
 from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
 from .sql_blocks import delete_unreached, insert_blocks
 from .sql_moves import move_heads
+from .sql_unlogged import note_heads
 
 _BY_ID = sa.select(datasets).where(datasets.c.id == sa.bindparam("its"))
 _BY_ALIAS = sa.select(datasets).where(datasets.c.alias_folded == sa.bindparam("its"))
@@ -175,6 +177,7 @@ class DatasetRegistry(DatasetEntries):
             if expected is not None:
                 lock_dataset(db, dataset)
                 lock_head(db, dataset, expected)
+            note_heads(db, [(dataset, HeadKind.DELETE)], self._clock())
             if db.execute(sa.delete(datasets).where(datasets.c.id == dataset)).rowcount == 0:
                 raise DatasetNotFound(dataset)
             _forget_belongings(db, dataset, self._clock())
@@ -329,9 +332,11 @@ def log_move(
     new: Multihash,
     clock: Clock,
 ) -> None:
-    """Add an entry to the log of head moves, in the transaction that moves the head."""
-    row = {"dataset": dataset, "ref": ref, "old": old, "new": new, "at": clock()}
+    """Log a new head, in the transaction that makes it."""
+    now = clock()
+    row = {"dataset": dataset, "ref": ref, "old": old, "new": new, "at": now}
     db.execute(sa.insert(moves).values(**row))
+    note_heads(db, [(dataset, HeadKind.COMMIT)], now)
 
 
 def lock_head(db: sa.Connection, dataset: DatasetId, expected: Multihash) -> None:

@@ -21,6 +21,7 @@ from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
+from odf_protocol.trust.heads import HeadKind
 
 from ...runtime.clock import Clock
 from ..jobs.sql_rows import Leases, end_leased, leases_of
@@ -30,6 +31,7 @@ from ..ports.values import HeadMove
 from ..sql.tables import blocks as block_rows
 from ..sql.tables import datasets, moves, refs
 from .sql_blocks import insert_rows
+from .sql_unlogged import note_heads
 
 _ids: sa.BindParameter[DatasetId] = sa.bindparam("ids", expanding=True)
 _KEPT = (
@@ -136,7 +138,14 @@ def _write(db: sa.Connection, moving: Sequence[HeadMove], clock: Clock) -> None:
         for m in moving
     ]
     db.execute(sa.insert(moves), lines)
+    note_heads(db, [(m.dataset, _kind(m)) for m in moving if m.ref == HEAD], now)
     end_leased(db, [end for move in moving for end in move.ended], now)
+
+
+def _kind(move: HeadMove) -> HeadKind:
+    if not move.blocks:
+        return HeadKind.RESET
+    return HeadKind.COMMIT if _base(move) == move.expected else HeadKind.COMPACTION
 
 
 def _base(move: HeadMove) -> Multihash | None:

@@ -133,6 +133,20 @@ moves = sa.Table(
 )
 """The log of head moves. It outlives datasets, so it has no foreign keys."""
 
+unlogged_heads = sa.Table(
+    "unlogged_heads",
+    metadata,
+    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("dataset", DatasetIdColumn, nullable=False, index=True),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("block", HashColumn, nullable=False),
+    sa.Column("sequence_number", sa.BigInteger),
+    sa.Column("visibility", sa.String(20), nullable=False),
+    sa.Column("at", InstantColumn, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Moves of heads that the log of heads (`registers/head_log.py`) has not taken in yet."""
+
 blocks = sa.Table(
     "blocks",
     metadata,

@@ -1,0 +1,1 @@
+"""The log of heads: what signs it, and its addresses."""

@@ -1,0 +1,72 @@
+"""Routes of the log of heads: checkpoint, tiles, entries, and the proof of a dataset's head."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import PlainTextResponse, Response
+
+from odf_protocol.errors import Conflict
+from odf_protocol.trust.tiles import WIDTH, Tile
+
+from ..http.answers import JsonAnswer
+from ..http.deps import ReadableDep, wired
+from .log import LogKeeper
+
+LOG_REST_S = 1.0
+"""Longest rest between two checkpoints while heads move."""
+NEVER_CACHED = {"cache-control": "no-store"}
+FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
+LogDep = Annotated[LogKeeper, Depends(wired(LogKeeper))]
+router = APIRouter(prefix="/log", tags=["trust"])
+_log = logging.getLogger("odf.log")
+
+
+@router.get("/checkpoint", summary="The newest checkpoint of the log of heads")
+def checkpoint(log: LogDep) -> Response:
+    """Return a signed note: origin, number of leaves, root (C2SP tlog-checkpoint)."""
+    return PlainTextResponse(log.checkpoint(), headers=NEVER_CACHED)
+
+
+@router.get("/tile/{path:path}", summary="Hashes or entries of the log of heads")
+def tile(path: str, log: LogDep) -> Response:
+    """Return up to 256 hashes of a level, or entries (C2SP tlog-tiles). They never change."""
+    asked = Tile.parse(path)
+    headers = FOR_EVER if asked.width == WIDTH else {}
+    return Response(log.file(asked), media_type="application/octet-stream", headers=headers)
+
+
+def head_proof(entry: ReadableDep, log: LogDep) -> Response:
+    """Return the leaf of the head, its path to a signed checkpoint, and the newest map of heads."""
+    return JsonAnswer(log.proof(entry), headers=NEVER_CACHED)
+
+
+def add_trust_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve proofs below the dataset addresses."""
+    routes.get(prefix + "/head-proof", summary="Proof that the log has the head", tags=["trust"])(
+        head_proof
+    )
+
+
+class LogRunner:
+    """Signs what is new, whenever a head moved; `look` is called by a follower."""
+
+    def __init__(self, log: LogKeeper, poll_s: float) -> None:
+        self._log, self._poll_s = log, poll_s
+        self._has_begun, self._went_back = False, False
+
+    def look(self) -> float:
+        """Sign what is new; return the seconds to the next look."""
+        try:
+            if not self._has_begun:
+                self._log.begin()
+                self._has_begun = True
+            self._log.bring_up()
+            self._went_back = False
+        except Conflict as refused:
+            if not self._went_back:
+                _log.error("%s: %s", refused.code, refused.message)
+            self._went_back = True
+        return self._poll_s
