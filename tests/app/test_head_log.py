@@ -65,8 +65,7 @@ def test_a_new_head_is_signed_without_being_asked_for(service: Service):
     assert answer.status_code == 404
     assert "NothingLogged" in answer.text
     service.keep(seeded())
-    wait_until(lambda: service.node.stores.head_log.state() is not None, seconds=60)
-    wait_until(lambda: checkpoint_of(service).size == 2, seconds=60)
+    wait_until(lambda: checkpoint_size(service) == 2, "a checkpoint")
     assert checkpoint_of(service).origin == ORIGIN
 
 

@@ -51,6 +51,7 @@ OWN = (
     ),
     Feature(
         name="trust",
+        settings=f"{_HERE}.trust.log:TrustSettings",
         parts=f"{_HERE}.parts.doors:parts_of_trust",
         router=f"{_HERE}.trust.routes:router",
         dataset_routes=(f"{_HERE}.trust.routes:add_trust_routes",),

@@ -22,7 +22,7 @@ from ..projections.routes import keep_up
 from ..setting_groups.words import Tenancy
 from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
 from ..sharing.tables import SharedTables
-from ..trust.log import SALTS, SALTS_BYTES, LogKeeper
+from ..trust.log import SALTS, SALTS_BYTES, LogKeeper, TrustSettings
 from ..trust.routes import LOG_REST_S, LogRunner
 from ..webhooks.delivering import Deliverer, Delivering, FailingPolls
 from ..webhooks.sending import Sender
@@ -93,7 +93,7 @@ def parts_of_trust(node: FeatureParts) -> Iterator[object]:
         keys=node.signing_keys,
         salts=node.stores.accounts.secret(SALTS, node.random(SALTS_BYTES)),
         public_url=settings.public_url,
-        map_s=settings.heads_map_s,
+        map_s=node.part(TrustSettings).heads_map_s,
         clock=node.clock,
     )
 

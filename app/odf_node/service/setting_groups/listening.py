@@ -1,6 +1,6 @@
 """Where the service listens, which addresses it gives, how it ends, what it logs.
 
-Streams of news, the log of heads, webhooks.
+Streams of news and webhooks.
 
 Smart transfers, received slices, mirrors.
 """
@@ -84,19 +84,13 @@ class ListeningSettings(SharedSettings):
 
 
 class NewsSettings(SharedSettings):
-    """Streams of news, the log of heads, webhooks."""
+    """Streams of news and webhooks."""
 
     events_listeners: int = Field(
         2_000,
         gt=0,
         description="Most clients that follow news or wait for a head at a time; more are "
         "answered 503.",
-    )
-    heads_map_s: float = Field(
-        300.0,
-        gt=0,
-        description="Seconds after which the log of heads signs a map of all heads again, if any "
-        "moved: no reader can be shown a head that is older than that.",
     )
     webhook_networks: tuple[IPvAnyNetwork, ...] = Field(
         (), description="Ranges webhooks may be delivered to, beside the public network."

@@ -11,7 +11,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import Field
 
 from odf_protocol.errors import Conflict, NotFound, Unavailable
 from odf_protocol.identity import DatasetId
@@ -22,6 +24,7 @@ from odf_protocol.trust.notes import MAX_NOTE_BYTES, Note, encoded, note_line
 from odf_protocol.trust.tiles import Tile
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
+from odf_storage.runtime.environment import BaseSettings
 from odf_storage.stores.keyed.folder import Below
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 from odf_storage.stores.registers.head_log import LoggedHead, LogState
@@ -37,6 +40,18 @@ UNNAMED = "unnamed.invalid"
 ATTEMPTS = 3
 LOGGED_SOON_S = 1
 _log = logging.getLogger("odf.log")
+
+
+class TrustSettings(BaseSettings):
+    """Read from `ODF_TRUST_…`."""
+
+    PREFIX: ClassVar[str] = "ODF_TRUST_"
+
+    heads_map_s: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds after which the log signs a map of all heads again, if any moved.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
