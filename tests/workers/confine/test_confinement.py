@@ -22,7 +22,7 @@ from refusals import refusing
 from odf_workers import confine
 from odf_workers.confine import Rules, environment, landlock, launcher, program_reads, seccomp
 from odf_workers.confine.apply import check_alone
-from odf_workers.confine.rules import SYSTEM_READS
+from odf_workers.confine.rules import PLACES, SYSTEM_READS
 from odf_workers.program import wiring as lifetime
 from odf_workers.program.metrics import WorkerMetrics
 
@@ -53,7 +53,7 @@ class Place:
         probe = str(Path(__file__).with_name("probe.py"))
         done = subprocess.run(
             [*command, sys.executable, "-P", probe, json.dumps(given)],
-            env={**env, "PYTHONPATH": str(Path(confine.__file__).parents[3])},
+            env={**env, "PYTHONPATH": os.pathsep.join(PLACES)},
             capture_output=True,
             text=True,
             timeout=60,
