@@ -16,7 +16,6 @@ ALONE = {
     "healing.HealingStores": "as `DatasetStores`, for integrity, which datasets are made of",
     "objects.PartialUploads": "what an object store may have besides; ports are below the stores",
     "session.Spark": "the other adapter is a `SparkSession`",
-    "times.StateChanges": "plans are below the run that fills them with rows",
 }
 """Ports with one adapter of ours, and why they stand."""
 

@@ -204,6 +204,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node lookup http://127.0.0.1:8080/weather city=Oslo --state",
         "odf-node lookup http://127.0.0.1:8080/weather city=Oslo day=2026-01-01 --json",
     ),
+    "why": (
+        "odf-node why http://127.0.0.1:8080/weather 17",
+        "odf-node why http://127.0.0.1:8080/weather 17 city --depth all",
+    ),
     "log": ("odf-node log ./weather -n 5",),
     "inspect": ("odf-node inspect weather/blocks/f1620…",),
     "encode": ("odf-node inspect weather/blocks/f1620… | odf-node encode - > block",),

@@ -168,6 +168,7 @@ COMMANDS = {
     "lookup": ("odf_node.cli.read:lookup", "Print rows of a dataset that have a value."),
     "read": ("odf_node.cli.read:read", "Print rows of a dataset, as of some time if asked."),
     "watch": ("odf_node.cli.refresh:watch", "Follow what changes on a node."),
+    "why": ("odf_node.cli.why:why", "Show why a row of a dataset is there."),
     "sql": ("odf_node.cli.sql:sql", "Ask datasets of a node, or in folders, by SQL."),
     "log": ("odf_node.cli.describe:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("odf_node.cli.transfer:inspect", "Show a block file as a manifest."),

@@ -333,6 +333,11 @@ class NodeApi:
         }
         return self._call("GET", "lookup", query=query)
 
+    def why(self, **question: Given) -> dict[str, Any]:
+        """Return why a row of the dataset at `base` is there; wait if it takes long."""
+        answer = self._call("GET", "why", query=question)
+        return self._wait_for(str(answer["url"])) if "job" in answer else answer
+
     def act(self, action: str, *, seen: Seen | None = None, **given: Given) -> dict[str, Any]:
         """POST an action on the dataset at `base`. Return its result; wait if it is a job.
 

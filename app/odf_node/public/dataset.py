@@ -21,7 +21,9 @@ from odf_storage.stores.ports.values import Visibility
 
 from ..client import sync
 from ..client.event_texts import block_data
+from ..client.http import open_http
 from ..client.limits import MOST_TAKEN_BACK
+from ..client.node_api import NodeApi
 from ..client.receive import ChainReader, Outcome
 from ..client.remotes import ODF, Location, Transfer
 from ..client.sync import opened
@@ -243,6 +245,37 @@ class Dataset:
         filters = (filter,) if isinstance(filter, str) else tuple(filter)
         found = standing(self._place, filters=filters, key=key, offsets=offsets, most=most)
         return Receipt.of(found.take_back(dry_run=dry_run))
+
+    def why(
+        self,
+        offset: int,
+        *,
+        columns: Sequence[str] = (),
+        depth: int | Literal["all"] = 1,
+        after: str | None = None,
+    ) -> dict[str, Any]:
+        """Return why a row is there: its block and source, or the query and the rows of the inputs
+        from which a node computed it. The members are described in `docs/provenance.md`.
+
+        Args:
+            columns: the columns of interest; by default all.
+            depth: number of steps from row to row, the row itself included; or `all`.
+            after: the `next` of an answer, whose rows go on behind those of that answer.
+
+        Raises:
+            UnsupportedUrl: the dataset is not on a node. NothingThere: there is no such row.
+            RequestRefused: an unknown column, a wrong depth.
+        """
+        if not self._place.is_served:
+            raise BadInput(
+                "UnsupportedUrl",
+                f"a node answers this, http(s)://…; {self._place.location} is none",
+                url=str(self._place.location),
+            )
+        with open_http() as http:
+            return NodeApi(self._place.location.base, self._place.token, http=http).why(
+                offset=offset, column=list(columns) or None, depth=depth, at=self._at, after=after
+            )
 
     def verify(self, *, rows: bool = True) -> VerifyReport:
         """Hash every block and slice, check the chain against its rules, and with `rows` hash every

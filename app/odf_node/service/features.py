@@ -50,6 +50,11 @@ OWN = (
         dataset_routes=(f"{_HERE}.lineage.openlineage:add_lineage_routes",),
     ),
     Feature(
+        name="provenance",
+        parts=f"{_HERE}.parts.doors:parts_of_provenance",
+        dataset_routes=(f"{_HERE}.why.routes:add_why_routes",),
+    ),
+    Feature(
         name="trust",
         settings=f"{_HERE}.trust.log:TrustSettings",
         parts=f"{_HERE}.parts.doors:parts_of_trust",

@@ -22,12 +22,14 @@ from odf_storage.datasets.job_payloads import (
     transform_job,
     trial_job,
     verify_job,
+    why_job,
 )
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.rewrite import compact as history_receipt
 from odf_storage.runtime.features import installed, loaded
 from odf_storage.stores.ports.values import DatasetEntry, Job
 
+from ..jobs.provenance.run import run_why
 from ..jobs.reading.publish import run_publication
 from ..jobs.reading.query import run_query
 from ..jobs.sources.poll import run_poll
@@ -159,6 +161,12 @@ def query(context: JobContext, job: Job) -> dict[str, Any]:
     return query_job.to_json(run_query(context.stores, payload, job.id, context.worker))
 
 
+def why(context: JobContext, job: Job) -> dict[str, Any]:
+    """Answer why a row of a dataset is there."""
+    payload = _read_payload(job, why_job.payload_of)
+    return why_job.to_json(run_why(context.stores, payload, context.worker))
+
+
 def check(context: JobContext, job: Job) -> dict[str, Any]:
     """Check a transform, and return the schema of its result; commit nothing."""
     payload = _read_payload(job, transform_job.check_of)
@@ -195,6 +203,7 @@ HANDLERS: Mapping[str, Handler] = {
     heal_job.KIND: heal,
     publish_job.KIND: publish,
     query_job.KIND: query,
+    why_job.KIND: why,
 }
 """Handlers by kind of job. Posts are not included, since they run in groups."""
 

@@ -21,7 +21,7 @@ from py4j.protocol import Py4JNetworkError
 from odf_protocol.errors import Damaged, NodeError, NodeFault, Unavailable
 from odf_protocol.metadata.events import SetPollingSource
 from odf_protocol.multihash import HashMismatch, Multihash
-from odf_storage.datasets.job_payloads import ingest_job, query_job
+from odf_storage.datasets.job_payloads import ingest_job, query_job, why_job
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.features import installed
 from odf_storage.runtime.logs import part_of, span
@@ -42,10 +42,12 @@ from ..settings import Jobs
 from .handlers import HANDLERS, JobContext, handler_of_feature, payload_of
 
 KINDS = (ingest_job.KIND, *HANDLERS, *(kind for each in installed() for kind in each.jobs))
+OF_READERS = (query_job.KIND, why_job.KIND)
+"""Kinds of jobs that readers ask for."""
 KINDS_OF: Mapping[Jobs, Sequence[str]] = {
     "all": KINDS,
-    "queries": (query_job.KIND,),
-    "others": tuple(kind for kind in KINDS if kind != query_job.KIND),
+    "queries": OF_READERS,
+    "others": tuple(kind for kind in KINDS if kind not in OF_READERS),
 }
 """Kinds of jobs by the setting `jobs`."""
 GROUP_SIZES = {ingest_job.KIND: 128}

@@ -27,6 +27,7 @@ from ..trust.routes import LOG_REST_S, LogRunner
 from ..webhooks.delivering import Deliverer, Delivering, FailingPolls
 from ..webhooks.sending import Sender
 from ..webhooks.webhooks import WEBHOOK_OLD_SECRET_S, WEBHOOKS_ACCOUNT, Webhooks
+from ..why.question import Provenance
 from .features import FeatureParts
 
 
@@ -109,6 +110,11 @@ def runners_of_trust(node: FeatureParts) -> Iterator[Follower]:
         topic=Topic.MOVED,
         longest_rest_s=LOG_REST_S,
     )
+
+
+def parts_of_provenance(node: FeatureParts) -> Iterator[object]:
+    """Yield what the route and the page ask for."""
+    yield Provenance(node.verifying, node.access, node.pressure, node.lineage)
 
 
 def parts_of_webhooks(node: FeatureParts) -> Iterator[object]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from odf_protocol.errors import Unavailable
-from odf_storage.datasets.job_payloads import query_job
+from odf_storage.datasets.job_payloads import query_job, why_job
 from odf_storage.runtime.extras import need
 from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.values import JobStatus
@@ -76,7 +76,7 @@ def query_worker_command(settings: Settings) -> list[str]:
 
 def has_queries(jobs: JobQueue) -> bool:
     """Return whether a query of a reader waits, or runs: its worker may have died."""
-    return bool(jobs.page(kinds=(query_job.KIND,), statuses=OPEN, limit=1))
+    return bool(jobs.page(kinds=(query_job.KIND, why_job.KIND), statuses=OPEN, limit=1))
 
 
 @dataclass

@@ -44,6 +44,7 @@ from ..port.port import (
     EngineListener,
     InvalidQuery,
     QueryTooSlow,
+    Untraced,
     blamed_on,
     not_incremental,
     query_too_large,
@@ -111,7 +112,7 @@ class EngineBroken(Exception):
     """The process of a query failed, and the query is not the cause."""
 
 
-class DataFusionEngine:
+class DataFusionEngine(Untraced):
     """`Engine` that runs every query in a separate process."""
 
     name = "datafusion"

@@ -16,7 +16,7 @@ All engines share this module, so that equal rows of two engines give equal slic
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -343,6 +343,31 @@ def _execute(
     *,
     carried: bool,
 ) -> TransformResponse:
+    work, known = staged_work(request, listener, scratch, carried=carried)
+    computed = compute(work)
+    rows = _write(request, work, computed, scratch / "data")
+    state = computed.state() if computed.state else None
+    made = write_checkpoint(scratch / "checkpoint", InputCheckpoint(watermarks=known, state=state))
+    # Rename both files only when nothing else can fail, so that no reader sees half a result.
+    if made:
+        (scratch / "checkpoint").replace(request.new_checkpoint_path)
+    (scratch / "data").replace(request.new_data_path)
+    return TransformResponseSuccess(
+        new_offset_interval=_interval(request.next_offset, rows),
+        new_watermark=computed.watermark if computed.delays else work.watermark,
+    )
+
+
+def staged_work(
+    request: TransformRequest, listener: EngineListener, scratch: Path, *, carried: bool
+) -> tuple[Work, Mapping[str, Instant]]:
+    """Return the arguments of a computation, with its inputs as files in `scratch`, and the newest
+    watermark of each input by dataset id.
+
+    Raises:
+        InvalidQuery: two inputs have the same alias.
+        BrokenInput, UnreadableCheckpoint.
+    """
     check_aliases(request.query_inputs)
     before = read_checkpoint(request.prev_checkpoint_path, scratch)
     known = watermarks_after(request.query_inputs, before.watermarks)
@@ -362,18 +387,7 @@ def _execute(
         scratch=scratch,
         listener=listener,
     )
-    computed = compute(work)
-    rows = _write(request, work, computed, scratch / "data")
-    state = computed.state() if computed.state else None
-    made = write_checkpoint(scratch / "checkpoint", InputCheckpoint(watermarks=known, state=state))
-    # Rename both files only when nothing else can fail, so that no reader sees half a result.
-    if made:
-        (scratch / "checkpoint").replace(request.new_checkpoint_path)
-    (scratch / "data").replace(request.new_data_path)
-    return TransformResponseSuccess(
-        new_offset_interval=_interval(request.next_offset, rows),
-        new_watermark=computed.watermark if computed.delays else work.watermark,
-    )
+    return work, known
 
 
 def _write(request: TransformRequest, work: Work, computed: ComputedResult, path: Path) -> int:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import (
@@ -34,6 +34,11 @@ from odf_protocol.metadata.events import (
     TransformRequest,
     TransformResponse,
 )
+
+from .tracing import Arrival, Trace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SPARK = "spark"
 """Name of the engine that takes double quotes for a text."""
@@ -155,6 +160,34 @@ class Engine(Protocol):
         `new_checkpoint_path`, if there is anything to keep.
         """
         ...
+
+    def trace_transform(
+        self,
+        request: TransformRequest,
+        row: pa.Table,
+        arrivals: Sequence[Arrival],
+        listener: EngineListener = QUIET,
+    ) -> Trace | None:
+        """Say from which rows a row of the result was made, if the query keeps rows between
+        iterations. None: this engine keeps none, or cannot say.
+
+        The request has all rows that stand, and no checkpoint; `arrivals` say which came too late.
+        `row` has the columns of the dataset. Raises `InvalidQuery`.
+        """
+        ...
+
+
+class Untraced:
+    """An engine that keeps no rows between iterations, or cannot say which."""
+
+    def trace_transform(
+        self,
+        request: TransformRequest,  # noqa: ARG002 - as of `Engine`
+        row: pa.Table,  # noqa: ARG002
+        arrivals: Sequence[Arrival],  # noqa: ARG002
+        listener: EngineListener = QUIET,  # noqa: ARG002
+    ) -> Trace | None:
+        return None
 
 
 def engine_for(transform: Transform, engines: Sequence[Engine]) -> Engine:

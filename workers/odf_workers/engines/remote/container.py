@@ -41,7 +41,7 @@ from odf_protocol.metadata.events import (
 )
 
 from ...runtime.command import LOGGER, line
-from ..port.port import QUERY_SECONDS, QUIET, EngineListener
+from ..port.port import QUERY_SECONDS, QUIET, EngineListener, Untraced
 from .remote import RemoteEngine
 from .runtimes import ContainerRules, Runtime, mounted
 
@@ -145,7 +145,7 @@ class EngineRules:
     pull_seconds: float = 600.0
 
 
-class ContainerEngine:
+class ContainerEngine(Untraced):
     """`Engine` that runs a container image."""
 
     def __init__(

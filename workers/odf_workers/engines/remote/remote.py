@@ -33,7 +33,7 @@ from odf_protocol.metadata.events import (
     TransformResponseProgress,
 )
 
-from ..port.port import QUERY_SECONDS, QUIET, EngineListener
+from ..port.port import QUERY_SECONDS, QUIET, EngineListener, Untraced
 
 SERVICE = "engine.Engine"
 MESSAGE_BYTES = 64 << 20
@@ -102,7 +102,7 @@ _FAILURE = {RAW_QUERY: RawQueryResponseInternalError, TRANSFORM: TransformRespon
 _PROGRESS = (RawQueryResponseProgress, TransformResponseProgress)
 
 
-class RemoteEngine:
+class RemoteEngine(Untraced):
     """`Engine` at an address. The engine reports its version, if it supports that call."""
 
     def __init__(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -37,7 +37,7 @@ from odf_protocol.metadata.events import (
 )
 
 from ..exchange import worker_side as exchange
-from ..iteration.transform import execute
+from ..iteration.transform import execute, staged_work
 from ..port.port import (
     INPUT,
     QUERY_SECONDS,
@@ -50,13 +50,14 @@ from ..port.port import (
     steps_of,
 )
 from ..port.query_size import QuerySize, check_size
+from ..port.tracing import Arrival, Trace
 from ..spark.allowed import PREPROCESS, TRANSFORM
 from ..spark.catalyst import quoted
 from ..spark.frames import read_parquet, written_batches
 from ..spark.limit import limited
 from ..spark.plan import SparkSessions, is_of_the_query, judged, reason
 from ..spark.session import Spark
-from .transform import Plans, compute
+from .transform import Plans, compute, traced
 
 
 def run_raw_query(request: RawQueryRequest, session: SparkSession) -> RawQueryResponse:
@@ -165,6 +166,25 @@ class SparkEngine:
             if not is_of_the_query(bad):
                 return TransformResponseInternalError(message=reason(bad))
             return TransformResponseInvalidQuery(message=reason(bad))
+
+    def trace_transform(
+        self,
+        request: TransformRequest,
+        row: pa.Table,
+        arrivals: Sequence[Arrival],
+        listener: EngineListener = QUIET,
+    ) -> Trace:
+        """Raise `InvalidQuery`, and the errors of `staged_work`."""
+        self._check(request.transform)
+        with (
+            limited(self._spark, self._seconds, listener),
+            tempfile.TemporaryDirectory(
+                prefix="trace-", dir=Path(request.new_data_path).parent
+            ) as folder,
+        ):
+            work, _ = staged_work(request, listener, Path(folder), carried=True)
+            session = self._sessions.of(TRANSFORM)
+            return traced(work, row, arrivals, session, self._plans)
 
     def _check(self, transform: Transform) -> None:
         """Raise `InvalidQuery` if the queries are too long to plan."""

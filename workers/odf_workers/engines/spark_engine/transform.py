@@ -32,12 +32,13 @@ from ..port.port import (
     blamed_on,
     steps_of,
 )
+from ..port.tracing import Arrival, Trace
 from ..spark.allowed import TRANSFORM
 from ..spark.catalyst import EXPRESSIONS, Catalyst, Node, children, items, kind, quoted
 from ..spark.frames import read_parquet, written_batches
 from ..spark.limit import has_constant_moment, has_literal_moment, without_today
 from ..spark.plan import check_repeatable, check_row_by_row, judged, not_repeatable
-from ..stateful import Dropped, NewRows, Plan, StatefulInput, run, stateful_plan
+from ..stateful import Dropped, NewRows, Plan, StatefulInput, run, stateful_plan, trace
 from ..stateful.plan import as_of_joins
 
 ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
@@ -253,6 +254,25 @@ def compute(work: Work, session: SparkSession, plans: Plans) -> ComputedResult:
         schema=to_arrow_schema(result.schema, timezone="UTC"),
         batches=_rows(result, work, grows="Generate" in parts),
     )
+
+
+def traced(
+    work: Work, row: pa.Table, arrivals: Sequence[Arrival], session: SparkSession, plans: Plans
+) -> Trace:
+    """Trace a row of the result of a query that keeps rows. `session` and `plans` are as in
+    `compute`.
+
+    Raises:
+        InvalidQuery: the query keeps no rows, or cannot be computed over these.
+    """
+    steps = steps_of(work.transform)
+    with blamed_on(steps):
+        plan = plans.taken(work, session) or plan_with_state(work, session)
+        if plan is None:
+            raise InvalidQuery("the query computes row by row, so there is no state to trace")
+        found = trace(plan, [_new_rows(item) for item in work.inputs], row, arrivals, work.scratch)
+    plans.put_back(work, plan)
+    return found
 
 
 def _with_state(work: Work, plan: Plan, plans: Plans) -> ComputedResult:

@@ -139,7 +139,7 @@ def stays(operator: Operator, side: int, rows: DataFrame, new: Moment) -> Column
     match operator:
         case Ranking() if not operator.by_time:
             horizon = new.horizon(operator.sides[0].clock)
-            order = _best_first(operator)
+            order = best_first(operator)
         case AsOfJoin() if side == 1:
             horizon = new.horizon(operator.both)
             order = [col(AT).desc(), col(SEQ).desc_nulls_last(), *_all(rows)]
@@ -177,7 +177,7 @@ def _window(operator: Window, rows: DataFrame, moment: Moment) -> DataFrame:
 
 def _ranking(operator: Ranking, rows: DataFrame) -> DataFrame:
     keys = [col(name) for name in operator.sides[0].bucket]
-    over = Over.partitionBy(col(BUCKET), *keys).orderBy(*_best_first(operator))
+    over = Over.partitionBy(col(BUCKET), *keys).orderBy(*best_first(operator))
     best = rows.withColumn(PLACE, F.row_number().over(over)).where(col(PLACE) <= operator.limit)
     group = F.xxhash64(col(BUCKET), col(PLACE)) if operator.visible else col(BUCKET)
     shown = [name for name in operator.sides[0].columns if name.startswith("c")]
@@ -249,7 +249,7 @@ def _columns(operator: Operator, side: int) -> list[str]:
     return [name for name in operator.sides[side].columns if name[1:].isdigit()]
 
 
-def _best_first(operator: Ranking) -> list[Column]:
+def best_first(operator: Ranking) -> list[Column]:
     order = [F.expr(name) for name, _ in operator.order]
     for at, (_, direction) in enumerate(operator.order):
         method = direction.lower().replace(" ", "_")

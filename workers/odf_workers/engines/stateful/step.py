@@ -285,14 +285,16 @@ def run(
     """
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         try:
-            return _Run(plan, new_rows, state, Path(folder), partitions).finish(new_state, output)
+            return StateRun(plan, new_rows, state, Path(folder), partitions).finish(
+                new_state, output
+            )
         except (PySparkException, Py4JJavaError) as bad:
             if (failed := exchange.failed(bad)) is not None:
                 raise failed from bad
             raise InvalidQuery(reason(bad)) from None
 
 
-class _Run:
+class StateRun:
     """One run. It supplies the parts of the plan with rows, as `StateChanges`."""
 
     def __init__(
@@ -303,14 +305,14 @@ class _Run:
         scratch: Path,
         partitions: int | None,
     ) -> None:
-        self._plan = plan
+        self.plan = plan
         self._new = {given.alias: given for given in new_rows}
         kept = open_state(state, plan.fingerprint, scratch / "old")
         before = {given.alias: kept.watermarks.get(given.alias) for given in plan.inputs}
         after = {alias: _newer(at, self._new.get(alias)) for alias, at in before.items()}
         self._watermarks = after
-        self._made: list[Made] = []
-        self._context = Context(
+        self.results: list[Made] = []
+        self.context = Context(
             catalyst=plan.catalyst,
             state=kept,
             scratch=scratch,
@@ -318,18 +320,18 @@ class _Run:
             new=self._moment(after),
             asked_partitions=partitions,
         )
-        self._context.expect(sum(_row_count(given) for given in new_rows))
+        self.context.expect(sum(_row_count(given) for given in new_rows))
 
     def finish(self, new_state: Path, output: Path) -> StatefulResult:
-        plan, context = self._plan, self._context
+        plan, context = self.plan, self.context
         for place, operator in enumerate(plan.operators):
-            self._made.append(advance(context, self, place, operator))
+            self.results.append(advance(context, self, place, operator))
         frame = told(
             framed(plan.catalyst, plan.part, self, plan.columns),
             [name for name, _ in plan.columns],
             operation=plan.vocab.operation_type_column,
             event_time=plan.vocab.event_time_column,
-            only_come=all(made.only_come for made in self._made) and not plan.part.passes,
+            only_come=all(made.only_come for made in self.results) and not plan.part.passes,
         )
         result = context.compute_in_order(frame, "result", ORDER)
         names = [plan.vocab.operation_type_column, *[name for name, _ in plan.columns]]
@@ -345,7 +347,7 @@ class _Run:
         )
 
     def input(self, alias: str) -> DataFrame:
-        known = next(each for each in self._plan.inputs if each.alias == alias)
+        known = next(each for each in self.plan.inputs if each.alias == alias)
         frame = self._rows(alias, known.vocab)
         code = col(known.vocab.operation_type_column)
         offset = col(known.vocab.offset_column).cast("bigint")
@@ -361,20 +363,20 @@ class _Run:
         )
 
     def made(self, operator: int) -> DataFrame:
-        return self._made[operator].changes
+        return self.results[operator].changes
 
     def _rows(self, alias: str, vocab: Vocab) -> DataFrame:
-        given, schema = self._new.get(alias), self._plan.schemas[alias]
+        given, schema = self._new.get(alias), self.plan.schemas[alias]
         if given is None or given.interval is None:
-            return self._context.read((), schema)
-        frame = self._context.read(given.paths, schema)
+            return self.context.read((), schema)
+        frame = self.context.read(given.paths, schema)
         offset = col(vocab.offset_column)
         frame = frame.where(offset.between(given.interval.start, given.interval.end))
-        many = self._context.asked_partitions
+        many = self.context.asked_partitions
         return frame if many is None else frame.repartition(many)
 
     def _moment(self, watermarks: Moments) -> Moment:
-        return Moment(watermarks=watermarks, horizons=back(watermarks, self._plan.lateness))
+        return Moment(watermarks=watermarks, horizons=back(watermarks, self.plan.lateness))
 
 
 def _newer(before: int | None, given: NewRows | None) -> int | None:

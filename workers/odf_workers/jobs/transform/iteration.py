@@ -84,23 +84,8 @@ def execute(
         IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
         ObjectNotFound: a slice of an input is missing.
     """
-    folder.mkdir(parents=True)
-    data, new_checkpoint = folder / "data.parquet", folder / "checkpoint"
-    request = TransformRequest(
-        dataset_id=target.id,
-        dataset_alias=target.entry.alias,
-        system_time=plan.system_time,
-        vocab=vocabulary(plan.vocab),
-        transform=plan.transform,
-        query_inputs=tuple(
-            _request_input(dataset, item, files, folder)
-            for dataset, item in zip(inputs, plan.inputs, strict=True)
-        ),
-        next_offset=plan.next_offset,
-        prev_checkpoint_path=None if checkpoint is None else str(checkpoint),
-        new_checkpoint_path=str(new_checkpoint),
-        new_data_path=str(data),
-    )
+    request = request_of(target, plan, inputs, files, folder, checkpoint)
+    data, new_checkpoint = Path(request.new_data_path), Path(request.new_checkpoint_path)
     job_progress.phase("execute")
     response, heard = ask(engine, request, job_progress)
     made = checked(
@@ -116,6 +101,34 @@ def execute(
         response=response,
         warnings=tuple(heard.warnings),
         late_rows=heard.late_rows,
+    )
+
+
+def request_of(
+    target: Dataset,
+    plan: TransformPlan,
+    inputs: Sequence[Dataset],
+    files: InputFiles,
+    folder: Path,
+    checkpoint: Path | None,
+) -> TransformRequest:
+    """Return the request of an iteration, with its inputs as files; `folder` is made, for its
+    output. Raises `SchemaNotKnown`, `ObjectNotFound`."""
+    folder.mkdir(parents=True)
+    return TransformRequest(
+        dataset_id=target.id,
+        dataset_alias=target.entry.alias,
+        system_time=plan.system_time,
+        vocab=vocabulary(plan.vocab),
+        transform=plan.transform,
+        query_inputs=tuple(
+            _request_input(dataset, item, files, folder)
+            for dataset, item in zip(inputs, plan.inputs, strict=True)
+        ),
+        next_offset=plan.next_offset,
+        prev_checkpoint_path=None if checkpoint is None else str(checkpoint),
+        new_checkpoint_path=str(folder / "checkpoint"),
+        new_data_path=str(folder / "data.parquet"),
     )
 
 

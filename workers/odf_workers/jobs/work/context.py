@@ -200,6 +200,8 @@ class WorkerContext:
     verify_task_bytes: int = 4 << 30
     """Bytes of memory that a task may use to verify objects; 0: all available memory."""
     commit_attempts: int = 5
+    provenance_rows: int = 5_000_000
+    """Limit of rows of the inputs among which the rows of a stateful result are traced."""
     publish_to: tuple[str, ...] = ()
     """URL prefixes below which datasets may be published as files."""
     job_progress: JobProgress = field(default_factory=JobProgress)

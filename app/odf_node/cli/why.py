@@ -1,0 +1,114 @@
+"""`odf-node why`: print why a row of a dataset on a node is there, as a tree down to sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from ..client.http import open_http
+from ..client.limits import one_line
+from ..client.node_api import NodeApi
+from ..service.pages.cells import cell_text
+from .ingest import dataset_base
+from .neighbours import suggesting
+from .output import json_option, print_json
+from .tokens import token_option
+
+SHOWN_CHARS = 100
+"""Number of characters of a value or a query that the tree shows."""
+
+
+@click.command()
+@click.argument("url", metavar="DATASET")
+@click.argument("offset", type=click.IntRange(0))
+@click.argument("columns", metavar="[COLUMN]...", nargs=-1)
+@click.option(
+    "--depth", default="1", show_default=True, help="Steps from row to row, or all; 1: the row."
+)
+@click.option("--at", metavar="BLOCK", help="As of this block; default: the head.")
+@click.option("--after", metavar="NEXT", help="Further rows: the `next` of an answer.")
+@token_option
+@json_option
+def why(
+    url: str,
+    offset: int,
+    columns: tuple[str, ...],
+    depth: str,
+    at: str | None,
+    after: str | None,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Print where the row of DATASET with this OFFSET comes from, and its COLUMNs."""
+    base = dataset_base(url)
+    with open_http() as http, suggesting(base, token, http):
+        found = NodeApi(base, token, http=http).why(
+            offset=offset, column=list(columns) or None, depth=depth, at=at, after=after
+        )
+    if as_json:
+        print_json(found)
+        return
+    for line in why_lines(found["step"], columns):
+        click.echo(line)
+
+
+def why_lines(
+    step: dict[str, Any], columns: tuple[str, ...] = (), indent: str = ""
+) -> Iterator[str]:
+    """Yield the lines of a tree: the row, how it came to be, its rows, and their trees."""
+    row = step["row"]
+    fate = "" if row["undoneBy"] is None else f", taken back by offset {row['undoneBy']}"
+    if row["undoes"] is not None:
+        fate = f", takes back offset {row['undoes']}"
+    yield indent + one_line(f"{row['alias']} offset {row['offset']} ({row['operation']}{fate})")
+    for line in _facts(step, columns):
+        yield f"{indent}  {line}"
+    for each in step.get("inputs", ()):
+        yield from why_lines(each, (), indent + "    ")
+
+
+def _facts(step: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
+    where, how = step.get("where", {}), step["how"]
+    for name, value in step["row"]["values"].items():
+        if not columns or name in columns:
+            of = ", ".join(where.get(name, {}).get("columns", ()))
+            origin = f" ← {of}" if of else ""
+            yield one_line(f"{name} = {_short(cell_text(value))}{origin}", 300)
+    yield f"block {step['block']['sequenceNumber']} of {step['block']['systemTime']}"
+    yield from _how(how)
+    for each in step.get("why", ()):
+        ranges = ", ".join(_range(one) for one in each.get("rows", ()))
+        name = one_line(each["alias"] or each["dataset"])
+        told = each.get("unread") or ranges or "no rows"
+        more = f" … (--after {each['next']})" if each.get("next") else ""
+        yield one_line(f"from {name}: {each.get('count', 0)} row(s): {told}{more}", 2000)
+    check = step["check"]
+    reason = f": {one_line(check['reason'], 300)}" if check.get("reason") else ""
+    yield f"{check['verdict']}{reason}"
+    for note in step.get("notes", ()):
+        yield one_line(note, 300)
+
+
+def _how(how: dict[str, Any]) -> Iterator[str]:
+    if how.get("kind"):
+        url = f" {one_line(how['url'], 300)}" if how.get("url") else ""
+        yield f"{how['kind']} source {one_line(how.get('source') or '')}{url}, {how['merge']}"
+    if how.get("job"):
+        yield f"job {how['job']}"
+    if how.get("engine"):
+        forms = ", ".join(how.get("forms", ())) or "not known"
+        yield one_line(f"{how['engine']} {how.get('engineVersion', '')}: {forms}")
+    for query in how.get("queries", ()):
+        yield f"  {_short(one_line(query, 2000))}"
+
+
+def _range(one: dict[str, Any]) -> str:
+    offsets = str(one["start"]) if one["start"] == one["end"] else f"{one['start']}–{one['end']}"
+    return offsets if one["role"] == "source" else f"{offsets} ({one['role']})"
+
+
+def _short(text: str | None) -> str:
+    text = "null" if text is None else text
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"

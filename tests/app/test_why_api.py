@@ -1,0 +1,211 @@
+"""Questions about rows, asked of a node: who may ask, what is refused, which forms there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from openlineage.client import event_v2
+from openlineage.client.serde import Serde
+from refusals import refusing
+from service import Service, serving
+from tests.workers.derivatives import Working, add_rows, derivative, moment, node_of, root
+
+import odf_node
+from odf_node.cli.main import main
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.stores.ports.values import Visibility
+from odf_workers.jobs.transform.run import run_transform
+
+DAY = "2024-01-0{}T00:00:00Z"
+TENS = "select event_time, city, n * 10 as tens, 'x' as mark from cities where n % 2 = 1"
+
+
+class Made:
+    """A node with a root, `cities`, and a public derivative of it, `tens`."""
+
+    def __init__(self, service: Service, scratch: Path) -> None:
+        self.service = service
+        stores = service.node.stores
+        self.cities = root(stores, "cities")
+        rows = [(DAY.format(1 + n % 3), "AB"[n % 2], n) for n in range(6)]
+        add_rows(stores, self.cities, rows, scratch, at=10)
+        self.tens = derivative(stores, "tens", [self.cities], TENS)
+        stores.set_visibility(self.tens.id, Visibility.PUBLIC)
+        bench = node_of(stores, scratch)
+        run_transform(stores, self.tens, TransformPayload(), bench, now=moment(1000))
+
+    def ask(self, dataset: Dataset, account: str | None = "kamu", **asked: Any) -> httpx.Response:
+        token = None if account is None else self.service.token(account)
+        accept = {"accept": asked.pop("accept")} if "accept" in asked else {}
+        with self.service.http(token) as http:
+            name = dataset.entry.alias
+            return http.get(f"/{name}/why", params=asked, headers=accept)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    folder = tmp_path_factory.mktemp("why")
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    with (
+        serving(folder / "node", poll_s=0.05, tenancy="multi") as service,
+        Working(service, scratch),
+    ):
+        service.token("kamu")
+        yield Made(service, scratch)
+
+
+def test_the_answer_leads_from_a_row_to_the_rows_and_columns_that_it_was_made_of(
+    made: Made,
+) -> None:
+    answer = made.ask(made.tens, offset=1, depth="all")
+    assert answer.status_code == 200, answer.text
+    step = answer.json()["step"]
+    assert step["row"]["values"]["tens"] == 30
+    assert step["why"][0]["rows"] == [{"start": 3, "end": 3, "role": "source"}]
+    assert step["where"]["tens"] == {"kind": "computed", "columns": ["cities.n"]}
+    assert step["where"]["mark"] == {"kind": "constant"}
+    assert step["check"] == {"verdict": "reproduced"}
+    assert [each["row"]["values"]["n"] for each in step["inputs"]] == [3]
+    assert answer.json()["at"] == str(made.tens.head())
+
+
+def test_only_the_columns_that_were_asked_for_are_explained(made: Made) -> None:
+    step = made.ask(made.tens, offset=0, column=["city"]).json()["step"]
+    assert list(step["where"]) == ["city"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "code"),
+    [
+        ({"offset": 99}, 404, "RowNotFound"),
+        ({"offset": -1}, 400, None),
+        ({"offset": "one"}, 400, None),
+        ({}, 400, None),
+        ({"offset": 0, "column": "nobody"}, 400, "UnknownColumn"),
+        ({"offset": 0, "depth": "0"}, 400, "MalformedDepth"),
+        ({"offset": 0, "depth": "٣"}, 400, "MalformedDepth"),
+        ({"offset": 0, "depth": "999"}, 400, "MalformedDepth"),
+        ({"offset": 0, "after": "x"}, 400, "MalformedPage"),
+        ({"offset": 0, "after": "0.source.²"}, 400, "MalformedPage"),
+    ],
+)
+def test_a_question_that_has_no_answer_is_refused_with_the_reason(
+    made: Made, asked: dict[str, Any], status: int, code: str | None
+) -> None:
+    answer = made.ask(made.tens, **asked)
+    assert answer.status_code == status, answer.text
+    assert "application/problem+json" in answer.headers["content-type"]
+    if code is not None:
+        assert answer.json()["type"].rpartition(":")[2].rpartition("/")[2] == code
+
+
+def test_a_block_of_another_history_is_refused(made: Made) -> None:
+    answer = made.ask(made.tens, offset=0, at=str(made.cities.head()))
+    assert answer.status_code == 404
+    assert made.ask(made.tens, offset=0, at="nothing").text.startswith("Invalid hash")
+
+
+def test_who_may_not_read_the_dataset_may_not_ask_why(made: Made) -> None:
+    assert made.ask(made.cities, "other", offset=0).status_code == 404
+    assert made.ask(made.cities, None, offset=0).status_code == 404
+
+
+@pytest.mark.parametrize("account", ["other", None])
+def test_who_may_read_the_derivative_alone_learns_of_its_input_the_id_and_the_number_of_rows(
+    made: Made, account: str | None
+) -> None:
+    answer = made.ask(made.tens, account, offset=1, depth="all")
+    assert answer.status_code == 200, answer.text
+    step = answer.json()["step"]
+    (hidden,) = step["why"]
+    assert (hidden["dataset"], hidden["alias"], hidden["count"]) == (str(made.cities.id), "", 1)
+    assert "rows" not in hidden
+    assert "inputs" not in step
+    assert "where" not in step
+    assert '"n":3' not in answer.text
+
+
+def test_the_answer_of_one_account_is_no_job_that_another_sees(made: Made) -> None:
+    token = made.service.token("kamu")
+    with made.service.http(token) as http:
+        answer = http.get("/kamu/tens/why?offset=2", headers={"prefer": "respond-async"})
+        job = answer.json().get("job")
+        assert answer.status_code == 202
+    with made.service.http(made.service.token("other")) as http:
+        assert http.get(f"/jobs/{job}").status_code == 404
+        listed = http.get("/kamu/tens/jobs").json()["jobs"]
+    assert job not in {each["id"] for each in listed}
+
+
+def test_prov_has_an_entity_for_each_row_and_an_activity_for_each_block(made: Made) -> None:
+    answer = made.ask(made.tens, offset=1, depth="all", accept="application/prov+json")
+    assert answer.headers["content-type"] == "application/prov+json"
+    document = answer.json()
+    row, source = f"row:{_short(made.tens)}/1", f"row:{_short(made.cities)}/3"
+    assert set(document["entity"]) == {row, source}
+    assert document["entity"][row]["odf:offset"] == [{"$": "1", "type": "xsd:string"}]
+    assert len(document["activity"]) == 2
+    (derived,) = document["wasDerivedFrom"].values()
+    assert (derived["prov:generatedEntity"], derived["prov:usedEntity"]) == (row, source)
+    for name, each in document["entity"].items():
+        assert name.count(":") == 1
+        assert all(isinstance(value, list) for value in each.values())
+
+
+def test_openlineage_has_a_run_for_each_step_that_its_own_client_reads(made: Made) -> None:
+    media_type = "application/vnd.openlineage+json"
+    answer = made.ask(made.tens, offset=1, depth="all", accept=media_type)
+    events = answer.json()
+    assert len(events) == 2
+    event = events[0]
+    assert event["inputs"][0]["facets"]["odf_why"]["rows"] == (
+        '[{"start":3,"end":3,"role":"source"}]'
+    )
+    columns = event["outputs"][0]["facets"]["columnLineage"]["fields"]
+    assert columns["tens"]["inputFields"][0]["name"] == str(made.cities.id)
+    run = event_v2.RunEvent(
+        eventTime=event["eventTime"],
+        producer=event["producer"],
+        run=event_v2.Run(event["run"]["runId"]),
+        job=event_v2.Job(event["job"]["namespace"], event["job"]["name"]),
+        eventType=event_v2.RunState.COMPLETE,
+    )
+    assert json.loads(Serde.to_json(run))["run"]["runId"] == event["run"]["runId"]
+
+
+def test_the_command_prints_a_tree_down_to_the_root(made: Made) -> None:
+    token = made.service.token("kamu")
+    url = f"{made.service.url}/kamu/tens"
+    ran = CliRunner().invoke(main, ["why", url, "1", "tens", "--depth", "all", "--token", token])
+    assert ran.exit_code == 0, ran.output
+    lines = ran.output.splitlines()
+    assert lines[0] == "kamu/tens offset 1 (append)"
+    assert "  tens = 30 ← cities.n" in lines
+    assert "  from kamu/cities: 1 row(s): 3" in lines
+    assert "  reproduced" in lines
+    assert "    kamu/cities offset 3 (append)" in lines
+    missing = CliRunner().invoke(main, ["why", url, "99", "--token", token])
+    assert missing.exit_code == 3
+
+
+def test_python_asks_the_same_question(made: Made) -> None:
+    token = made.service.token("kamu")
+    dataset = odf_node.open(f"{made.service.url}/kamu/tens", token=token)
+    found = dataset.why(1, columns=["tens"], depth="all")
+    assert found["step"]["inputs"][0]["row"]["offset"] == 3
+    with refusing("NothingThere"):
+        dataset.why(99)
+    with refusing("UnsupportedUrl"):
+        odf_node.open("/nowhere/at-all").why(0)
+
+
+def _short(dataset: Dataset) -> str:
+    return str(dataset.id).rpartition(":")[2]

@@ -1,0 +1,47 @@
+"""Datasets of a bench without Spark, or with, and questions about their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.why_job import WhyPayload, WhyStep
+from odf_storage.datasets.node.rights import upstream
+from odf_storage.datasets.node.stores import Stores
+from odf_workers.jobs.provenance.run import run_why
+
+
+def why(
+    stores: Stores,
+    bench: Any,
+    dataset: Dataset,
+    offset: int,
+    *,
+    hidden: tuple[Dataset, ...] = (),
+    **more: Any,
+) -> WhyStep:
+    """The answer to somebody who may read all inputs but the hidden ones."""
+    readable = {str(dataset.id), *map(str, upstream(stores, dataset.id))}
+    payload = WhyPayload(
+        dataset=str(dataset.id),
+        offset=offset,
+        at=more.pop("at", str(dataset.head())),
+        readable=tuple(readable - {str(each.id) for each in hidden}),
+        **more,
+    )
+    return run_why(stores, payload, bench).step
+
+
+def offsets(step: WhyStep, *roles: str) -> dict[str, list[int]]:
+    """The named offsets of each input, by the name of the input."""
+    return {
+        each.alias.rpartition("/")[2]: sorted(
+            {
+                offset
+                for one in each.rows
+                if not roles or one.role in roles
+                for offset in range(one.start, one.end + 1)
+            }
+        )
+        for each in step.why
+    }

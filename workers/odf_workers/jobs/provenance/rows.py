@@ -1,0 +1,174 @@
+"""A row of a dataset, found by its offset: its slice, its block, and whether it still stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_protocol.errors import Damaged, NotFound
+from odf_protocol.metadata.events import HashedBlock
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.pruning.filters import Filter
+from odf_storage.datasets.read.read import RowsRequest, reading, scanning
+from odf_storage.datasets.read.records import DataFormat, shaped
+from odf_storage.datasets.read.rows import contents, is_one_of, takes_back
+from odf_storage.datasets.read.view import Outline, View, outline_of
+from odf_storage.datasets.verify.source import DatasetSource
+
+from ...engines.port.tracing import rows_like
+from ...slices.schema import Operation
+
+OPERATIONS = {
+    Operation.APPEND: "append",
+    Operation.RETRACT: "retract",
+    Operation.CORRECT_FROM: "correct-from",
+    Operation.CORRECT_TO: "correct-to",
+}
+ADDS = frozenset({Operation.APPEND, Operation.CORRECT_TO})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRow:
+    """A row, with the view of its dataset in which it was found."""
+
+    dataset: Dataset
+    outline: Outline
+    view: View
+    slice: int
+    offset: int
+    table: pa.Table
+    """The one row, with the columns of the view."""
+
+    @property
+    def operation(self) -> Operation:
+        return Operation(self.table.column(self.view.vocab.operation_type_column)[0].as_py())
+
+    @property
+    def adds(self) -> bool:
+        return self.operation in ADDS
+
+    @property
+    def block(self) -> HashedBlock:
+        """The block that added the row."""
+        return self.dataset.block(self.outline.blocks[self.slice])
+
+    def data(self) -> dict[str, pa.Scalar]:
+        """Return the event time and the columns of data."""
+        vocab = self.view.vocab
+        ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
+        return {
+            name: self.table.column(name)[0] for name in self.table.schema.names if name not in ours
+        }
+
+    def values(self) -> dict[str, Any]:
+        """Return the row as JSON values."""
+        row = shaped(self.table, DataFormat.AOS)[0]
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(row))
+        return found
+
+    def rank_among_equals(self) -> int:
+        """Return how many equal rows are before this one in the same slice."""
+        one = replace(self.view, slices=(self.view.slices[self.slice],))
+        before, offset = 0, self.view.vocab.offset_column
+        with scanning(one) as scan:
+            for batch in scan(None, None):
+                table = pa.Table.from_batches([batch])
+                like = pc.and_(
+                    _of_kind(table, self), pc.less(table.column(offset), pa.scalar(self.offset))
+                )
+                before += table.filter(pc.and_(like, rows_like(table, self.data()))).num_rows
+        return before
+
+
+def _of_kind(table: pa.Table, row: FoundRow) -> pa.ChunkedArray:
+    """Return a mask of the rows that add, or of those that do not, as the row does."""
+    column = table.column(row.view.vocab.operation_type_column)
+    adds = pc.is_in(column, value_set=pa.array(sorted(map(int, ADDS)), column.type))
+    return adds if row.adds else pc.invert(adds)
+
+
+def find_row(dataset: Dataset, offset: int, at: Multihash | None = None) -> FoundRow:
+    """Find the row with an offset, as of a block.
+
+    Raises:
+        RowNotFound: the dataset has no such row as of the block.
+        Damaged: the slice that should have it has not.
+    """
+    outline = outline_of(dataset, at)
+    view = outline.on(DatasetSource(dataset))
+    ends = [data.offset_interval.end for data, _ in view.slices]
+    place = bisect_left(ends, offset)
+    if place == len(ends) or view.slices[place][0].offset_interval.start > offset:
+        last = ends[-1] if ends else None
+        there = "it has no rows" if last is None else f"its offsets are 0 to {last}"
+        raise NotFound(
+            "RowNotFound",
+            f"{dataset.entry.alias.name} has no row with the offset {offset} as of block "
+            f"{outline.head}: {there}",
+            offset=offset,
+            last=last,
+        )
+    column = view.vocab.offset_column
+    asked = RowsRequest(filters=(Filter(column, "eq", (str(offset),)),))
+    with reading(replace(view, slices=(view.slices[place],)), asked) as (schema, batches):
+        table = pa.Table.from_batches(list(batches), schema)
+    if table.num_rows != 1:
+        name = view.slices[place][0].physical_hash
+        raise Damaged(
+            "RowMissing", f"slice {name} has no row with offset {offset}", object=f"data/{name}"
+        )
+    return FoundRow(
+        dataset=dataset, outline=outline, view=view, slice=place, offset=offset, table=table
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """The rows by which a row was taken back, and which it takes back, by offset."""
+
+    undone_by: int | None = None
+    undoes: int | None = None
+
+
+def fate_of(row: FoundRow) -> Fate:
+    """Return what became of a row, by the rule of `read/rows.py`: each retraction takes back one
+    earlier row of the same content, the oldest that is left."""
+    with scanning(row.view) as scan:
+        if not takes_back(scan, row.view.vocab):
+            return Fate()
+        alike = sorted(_alike(row, scan(None, None)))
+    taken = deque(offset for offset, adds in alike if not adds)
+    for offset, adds in alike:
+        if not adds:
+            continue
+        while taken and taken[0] < offset:
+            taken.popleft()  # it took back no row that is left
+        by = taken.popleft() if taken else None
+        if offset == row.offset:
+            return Fate(undone_by=by)
+        if by is not None and by == row.offset:
+            return Fate(undoes=offset)
+    return Fate()
+
+
+def _alike(row: FoundRow, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bool]]:
+    """Yield offset and whether it adds, of each row with the same content."""
+    vocab = row.view.vocab
+    time = row.table.column(vocab.event_time_column)[0]
+    (_, wanted) = next(contents(row.table.combine_chunks().to_batches()[0], vocab))
+    for batch in batches:
+        if time.is_valid:
+            same = pc.equal(batch.column(vocab.event_time_column), time)
+            batch = batch.filter(pc.fill_null(same, False))
+        adds = is_one_of(batch, vocab, *map(int, ADDS)).to_pylist()
+        for (offset, content), is_added in zip(contents(batch, vocab), adds, strict=True):
+            if content == wanted:
+                yield offset, is_added
