@@ -7,10 +7,9 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx
-
 from odf_protocol.errors import NodeError
 
+from ..client.later import httpx
 from ..client.limits import one_line
 from ..client.node_api import NodeApi, NothingThere
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import httpx
 from click.core import ParameterSource
 
 from odf_protocol.errors import BadInput, NodeError, NotFound
@@ -24,6 +23,7 @@ from odf_storage.datasets.read.formats import Format
 
 from ..client.home import HOME
 from ..client.http import open_http
+from ..client.later import httpx
 from ..client.limits import in_columns, pointed
 from ..client.node_api import NodeApi
 from ..client.remotes import node_base

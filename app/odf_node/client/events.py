@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
 from odf_protocol.errors import Damaged
 
 from .http import DatasetMissing, Overloaded, bearer, missing_of, raise_for_access
+from .later import httpx
 from .limits import LIMITS, ClientLimits, too_much
 
 

@@ -22,12 +22,10 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
-
 from odf_protocol.errors import Damaged, NodeError, NotFound, Refused, RemoteFailed
 
+from .later import httpx, reach
 from .limits import LIMITS, ClientLimits, one_line, too_much
-from .reach import CHALLENGE, INVALID, ForgivingClient, GuardedTransport
 
 CHUNK_BYTES = 256 * 1024
 USER_AGENT = "odf-node-client"
@@ -68,8 +66,8 @@ def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
     """Return a connection pool with the client's timeouts; use it as a context."""
     authorities = trusted()
     if limits.networks is None:
-        return ForgivingClient(limits, verify=authorities, **_usual(limits))
-    return httpx.Client(transport=GuardedTransport(limits, authorities), **_usual(limits))
+        return reach.ForgivingClient(limits, verify=authorities, **_usual(limits))
+    return httpx.Client(transport=reach.GuardedTransport(limits, authorities), **_usual(limits))
 
 
 def _usual(limits: ClientLimits) -> dict[str, Any]:
@@ -92,7 +90,7 @@ def refuse_challenged(headers: Mapping[str, str], status: int) -> None:
 
     Nodes hide datasets from callers with invalid tokens, but say so in a header.
     """
-    if INVALID in headers.get(CHALLENGE, ""):
+    if reach.INVALID in headers.get(reach.CHALLENGE, ""):
         raise Unauthenticated("the node does not know this token, or it has expired", status=status)
 
 

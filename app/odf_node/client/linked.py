@@ -23,8 +23,6 @@ from functools import partial
 from itertools import chain
 from typing import BinaryIO, Protocol, TypeVar
 
-import httpx
-
 from odf_protocol.chain.schema_evolution import all_link_columns
 from odf_protocol.errors import NotFound
 from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock
@@ -44,6 +42,7 @@ from .http import (
     unreachable,
     with_retries,
 )
+from .later import httpx
 from .limits import LIMITS, ClientLimits, too_much
 from .receive import (
     UNWATCHED,

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import httpx
-
 from odf_protocol.errors import BadInput, Conflict, LimitExceeded, NodeError, Refused, RemoteFailed
 from odf_protocol.metadata.events import DatasetSnapshot
 from odf_protocol.multihash import Multihash
 
+from .later import httpx
 from .node_api import NodeApi, RequestConflict
 from .receive import ChainReader
 from .repositories import HttpRepository

@@ -14,8 +14,6 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 from urllib.parse import urlencode, urljoin, urlsplit
 
-import httpx
-
 from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound
 
 from .http import (
@@ -35,6 +33,7 @@ from .http import (
     repeated,
     unreachable,
 )
+from .later import httpx
 from .limits import LIMITS, ClientLimits, one_line
 from .repositories import body_of
 

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO, Protocol
 
-import httpx
-
 from odf_protocol.errors import Damaged
 from odf_protocol.multihash import MalformedHash, MalformedMultibase, Multihash
 from odf_storage.stores.objects.layout import HEAD, object_path, ref_path
@@ -35,6 +33,7 @@ from .http import (
     unreachable,
     with_retries,
 )
+from .later import httpx
 from .limits import LIMITS, ClientLimits
 
 

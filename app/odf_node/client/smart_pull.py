@@ -26,7 +26,6 @@ from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import BinaryIO, TypeVar
 
-import httpx
 import msgspec
 
 from odf_protocol.errors import NodeError
@@ -57,6 +56,7 @@ from odf_storage.runtime.clock import without_garbage_collection
 from odf_storage.stores.ports.values import ObjectKind
 
 from .http import TransferFailed, Unauthenticated, Unauthorized, open_http
+from .later import httpx
 from .limits import LIMITS, ClientLimits, too_much
 from .linked import Fetcher, Target, UrlExpired, fetch_links, missing_in
 from .receive import (

@@ -17,8 +17,6 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-import httpx
-
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_protocol.transfer.bundle import pack
@@ -44,6 +42,7 @@ from odf_storage.stores.ports.values import Visibility
 
 from .folder import FolderRepository
 from .http import TransferFailed, open_http
+from .later import httpx
 from .limits import LIMITS, ClientLimits
 from .linked import links_to_push, run_all
 from .receive import (

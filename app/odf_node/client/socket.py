@@ -10,18 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin
-
-from websockets.exceptions import (
-    ConnectionClosed,
-    InvalidHandshake,
-    InvalidStatus,
-    InvalidURI,
-    WebSocketException,
-)
-from websockets.http11 import Response
-from websockets.sync.client import ClientConnection, connect
 
 from odf_protocol.errors import BadInput, Conflict, NodeError
 from odf_protocol.transfer.messages import (
@@ -52,10 +42,14 @@ from .http import (
     refuse_overloaded,
     with_retries,
 )
+from .later import reach, websockets
 from .limits import LIMITS, ClientLimits, one_line
-from .reach import connected, warn
 from .receive import Diverged, seed_overwrite
 from .remotes import Location
+
+if TYPE_CHECKING:
+    from websockets.http11 import Response
+    from websockets.sync.client import ClientConnection
 
 FRAME_CHARS = 8 * 1024 * 1024
 """Limit of characters in a frame: peers accept 16 MiB, and a character may need two bytes here."""
@@ -117,7 +111,7 @@ def _opened(
             socket = once(None)
         except NodeError:
             raise refused from None
-        warn(origin(location.base))
+        reach.warn(origin(location.base))
         return socket
 
 
@@ -125,11 +119,13 @@ def _connected(
     location: Location, action: str, token: str | None, limits: ClientLimits
 ) -> ClientConnection:
     """Open the socket. Raises the errors of `conversation`, and `Overloaded`."""
+    from websockets.sync.client import connect
+
     url = location.websocket_base + action
     guarded = None
     try:
         if limits.networks is not None:
-            guarded = connected(url, limits.networks, limits.connect_s)
+            guarded = reach.connected(url, limits.networks, limits.connect_s)
         return connect(
             url,
             additional_headers={
@@ -146,13 +142,13 @@ def _connected(
             legacy=True,
             sock=guarded,
         )
-    except InvalidStatus as refused:
+    except websockets.InvalidStatus as refused:
         raise refusal(refused.response, location, action) from refused
-    except InvalidURI as moved:  # what a redirect names
+    except websockets.InvalidURI as moved:  # what a redirect names
         raise _has_moved(location, action, moved.uri) from moved
     except (
-        InvalidHandshake,
-        WebSocketException,
+        websockets.InvalidHandshake,
+        websockets.WebSocketException,
         OSError,
         EOFError,
         ValueError,
@@ -234,7 +230,7 @@ class ClientConversation:
                 self._socket.send(
                     text[at : at + FRAME_CHARS] for at in range(0, len(text), FRAME_CHARS)
                 )
-        except ConnectionClosed as closed:
+        except websockets.ConnectionClosed as closed:
             raise closing_error(closed) from closed
 
     def receive(self, kind: type[M]) -> M:
@@ -261,7 +257,7 @@ class ClientConversation:
             message = self._socket.recv(timeout=wait_s)
         except TimeoutError:
             return None
-        except ConnectionClosed as closed:
+        except websockets.ConnectionClosed as closed:
             raise closing_error(closed) from closed
         if not isinstance(message, str):
             raise TransferFailed(
@@ -274,7 +270,7 @@ class ClientConversation:
         self._socket.close(CLOSE_NORMAL, reason)
 
 
-def closing_error(closed: ConnectionClosed) -> NodeError:
+def closing_error(closed: websockets.ConnectionClosed) -> NodeError:
     """Convert a Close into an error: code 1011 has an error message, other codes are a hang-up."""
     frame = closed.rcvd
     if frame is not None and frame.code == CLOSE_INTERNAL:

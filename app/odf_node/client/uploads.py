@@ -11,8 +11,6 @@ import hashlib
 import threading
 from collections.abc import Iterator
 
-import httpx
-
 from odf_protocol.multihash import SHA3_256, HashMismatch, Multihash
 from odf_protocol.transfer.messages import TransferUrl
 from odf_storage.stores.objects.layout import object_path
@@ -27,6 +25,7 @@ from .http import (
     unreachable,
     with_retries,
 )
+from .later import httpx
 from .limits import ClientLimits
 from .receive import NeededObject, Progress, mismatch, object_size_mismatch
 

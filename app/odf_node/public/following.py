@@ -29,8 +29,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
-import httpx
-
 from odf_protocol.errors import BadInput, Conflict, NotFound, RemoteFailed
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.read.formats import Format
@@ -39,6 +37,7 @@ from ..client import events
 from ..client.events import Ending
 from ..client.home import token_for
 from ..client.http import TransferFailed, Unreachable, open_http, unreachable
+from ..client.later import httpx
 from ..client.limits import LIMITS, too_much
 from ..client.node_api import NodeApi, NothingThere, NotOffered
 from ..client.remotes import Location, NamedRepository, Repositories

@@ -19,7 +19,6 @@ from tempfile import mkdtemp
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-import httpx
 import pyarrow.parquet as pq
 
 from odf_protocol.errors import BadInput, NotFound
@@ -30,6 +29,7 @@ from odf_storage.stores.ports.values import ObjectKind
 from ..client.folder import FolderRepository, chunks_of
 from ..client.home import is_home, token_for
 from ..client.http import open_http
+from ..client.later import httpx
 from ..client.linked import read_range
 from ..client.node_api import NodeApi
 from ..client.repositories import HttpRepository
