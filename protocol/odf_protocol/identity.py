@@ -12,8 +12,6 @@ import re
 from functools import total_ordering
 from typing import Any
 
-from multiformats import multibase
-
 from .errors import BadInput
 from .multihash import decode_multibase
 
@@ -116,6 +114,8 @@ class DatasetId(_Value):
     @property
     def did_key(self) -> str:
         """The same key as `did:key`, base58btc."""
+        from multiformats import multibase  # its tables take long to load
+
         return DID_KEY + str(multibase.encode(self.raw, "base58btc"))
 
     def __str__(self) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from multiformats import multibase
-
 from .errors import BadInput
 
 SHA3_256 = 0x16
@@ -80,6 +78,8 @@ def decode_multibase(text: str) -> bytes:
         raise MalformedMultibase(f"unknown multibase prefix {text[0]!r}")
     if not _is_padded_as_due(text):
         raise MalformedMultibase(f"wrong padding for multibase {text[0]!r}: {text!r}")
+    from multiformats import multibase  # its tables take long to load, and base16 needs none
+
     try:
         return bytes(multibase.decode(text))
     except Exception:  # the library raises many types of errors for invalid characters

@@ -9,6 +9,7 @@ import sys
 HEAVY = (
     "pandas", "pyarrow", "numpy", "sqlalchemy", "alembic", "fastapi", "starlette", "uvicorn",
     "datafusion", "pyspark", "sqlglot", "obstore", "boto3", "grpc", "polars", "duckdb",
+    "httpx", "httpcore", "websockets", "multiformats", "rich", "graphql", "jinja2",
 )  # fmt: skip
 LOOK_INTO_FILES = {"dataset", "publish"}
 """Commands that propose datasets; their modules are those of Arrow's readers."""
@@ -53,3 +54,9 @@ def test_no_command_loads_a_library_for_its_help_alone():
     found = json.loads(done.stdout)
     assert {name: of for name, of in found.items() if name not in LOOK_INTO_FILES} == {}
     assert {each for of in found.values() for each in of} <= {"pyarrow", "numpy"}
+
+
+def test_a_dataset_is_opened_by_name_without_libraries_of_the_network():
+    code = "import odf_node, sys; odf_node.open; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) & set(HEAVY) == set()
