@@ -37,9 +37,14 @@ class Made:
         rows = [(DAY.format(1 + n % 3), "AB"[n % 2], n) for n in range(6)]
         add_rows(stores, self.cities, rows, scratch, at=10)
         self.tens = derivative(stores, "tens", [self.cities], TENS)
-        stores.set_visibility(self.tens.id, Visibility.PUBLIC)
+        self.towns = root(stores, "towns")
+        add_rows(stores, self.towns, [(DAY.format(1), "<b>", 1)], scratch, at=10)
+        self.twos = derivative(stores, "twos", [self.towns], TENS.replace("cities", "towns"))
+        for each in (self.tens, self.towns, self.twos):
+            stores.set_visibility(each.id, Visibility.PUBLIC)
         bench = node_of(stores, scratch)
-        run_transform(stores, self.tens, TransformPayload(), bench, now=moment(1000))
+        for each in (self.tens, self.twos):
+            run_transform(stores, each, TransformPayload(), bench, now=moment(1000))
 
     def ask(self, dataset: Dataset, account: str | None = "kamu", **asked: Any) -> httpx.Response:
         token = None if account is None else self.service.token(account)
@@ -205,6 +210,62 @@ def test_python_asks_the_same_question(made: Made) -> None:
         dataset.why(99)
     with refusing("UnsupportedUrl"):
         odf_node.open("/nowhere/at-all").why(0)
+
+
+def page(made: Made, address: str) -> str:
+    with made.service.http() as http:
+        answer = http.get(address, headers={"accept": "text/html"})
+    assert answer.status_code == 200
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    return answer.text
+
+
+def test_each_row_of_a_page_leads_to_why_it_is_there_and_from_there_to_its_rows(
+    made: Made,
+) -> None:
+    for address in ("/kamu/twos", "/kamu/twos?rows=0", "/kamu/twos?changelog=0"):
+        assert '<a href="/kamu/twos?why=0"' in page(made, address)
+    text = page(made, "/kamu/twos?why=0")
+    assert "The named rows alone give this row." in text
+    assert "towns.n" in text
+    assert '<svg class="lineage"' in text
+    assert '<a href="/kamu/towns?why=0"><g class="box"' in text
+    assert "style=" not in text
+    assert "<b>" not in text
+    assert "&lt;b&gt;" in text
+
+
+def test_the_page_of_a_row_that_is_not_there_says_so_and_of_hidden_inputs_their_number(
+    made: Made,
+) -> None:
+    assert "has no row with the offset 99" in page(made, "/kamu/twos?why=99")
+    assert "named by its offset" in page(made, "/kamu/twos?why=%C2%B2")
+    text = page(made, "/kamu/tens?why=1")
+    assert "1 row(s); it is not on this node, or you may not read it" in text
+    assert "kamu/cities" not in text
+
+
+def test_an_equal_question_is_answered_by_the_job_that_answered_it(made: Made) -> None:
+    jobs = made.service.node.stores.jobs
+    made.ask(made.twos, "other", offset=0, depth="3")
+    before = len(jobs.page(kinds=("why",), limit=1000))
+    assert made.ask(made.twos, "other", offset=0, depth="3").status_code == 200
+    assert len(jobs.page(kinds=("why",), limit=1000)) == before
+    assert made.ask(made.twos, "kamu", offset=0, depth="3").status_code == 200
+    assert len(jobs.page(kinds=("why",), limit=1000)) == before + 1
+
+
+def test_a_node_of_one_tenant_names_datasets_without_their_account(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    with (
+        serving(tmp_path / "node", poll_s=0.05) as service,
+        Working(service, tmp_path / "scratch"),
+    ):
+        made = Made(service, tmp_path / "scratch")
+        with service.http() as http:
+            step = http.get("/twos/why?offset=0").json()["step"]
+        assert (step["row"]["alias"], step["why"][0]["alias"]) == ("twos", "towns")
+        assert '<a href="/towns?why=0"><g class="box"' in page(made, "/twos?why=0")
 
 
 def _short(dataset: Dataset) -> str:

@@ -53,6 +53,7 @@ OWN = (
         name="provenance",
         parts=f"{_HERE}.parts.doors:parts_of_provenance",
         dataset_routes=(f"{_HERE}.why.routes:add_why_routes",),
+        dataset_pages={"why": f"{_HERE}.why.page:why_page"},
     ),
     Feature(
         name="trust",

@@ -53,6 +53,9 @@ class Feature:
     service."""
     page_part: Place = ""
     """`f(visit) -> PagePart | None`: a section of the page of a dataset."""
+    dataset_pages: Mapping[str, Place] = field(default_factory=dict)
+    """`f(visit, request) -> PagePart`: pages of a dataset, by the query parameter that selects
+    each."""
     commands: Mapping[str, tuple[Place, str]] = field(default_factory=dict)
     """Commands of `odf-node` by name: a `click.Command`, and its help in one line."""
     jobs: Mapping[str, Place] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from odf_storage.stores.ports.values import DatasetEntry
 
 from ...client.event_texts import event_detail, event_name
 from ..auth.actors import Actor
+from ..features import features
 from ..http.parameters import parse_hash
 from . import views
 from .views import Views, root_of
@@ -97,6 +98,12 @@ def _readable(value: Any) -> Any:
     return value
 
 
+@cache
+def dataset_pages() -> dict[str, str]:
+    """Return the places of the pages of features, by the parameter that selects each."""
+    return {name: place for each in features() for name, place in each.dataset_pages.items()}
+
+
 @dataclass(frozen=True)
 class Visit:
     """A request for a page of one dataset, which the actor may read."""
@@ -143,6 +150,8 @@ class Visit:
             "at": self.path,
             "url": self.url,
             "is_open": self.is_open,
+            # Rows lead to the page that says why they are there, if there is one.
+            "offset_column": self.state.vocab.offset_column if "why" in dataset_pages() else None,
             "head": str(self.state.head),
             **more,
         }

@@ -7,6 +7,7 @@
 `?columns=`          all columns
 `?history=`          its blocks, backwards from the block with that hash, by default from the head
 `?block=`            the block with that hash
+`?why=40`            why the row with that offset is there, as other pages of features
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from odf_storage.runtime.features import loaded
+
 from ..auth.access import Action
 from ..auth.actors import ANONYMOUS, Actor
 from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
 from ..settings import Settings
 from . import block_view, dataset_view, statistics
-from .block_view import Visit
+from .block_view import Visit, dataset_pages
 from .dataset_view import taken_along
 from .render import page, shown
 from .views import Views
@@ -51,6 +54,9 @@ def _dataset(given: Views, actor: Actor, request: Request) -> Response:
     for name, (template, view) in VIEWS.items():
         if name in asked:
             return page(template, visit.content(**view(visit, asked[name])))
+    for name, place in dataset_pages().items():
+        if name in asked:
+            return page("feature", visit.content(part=loaded(place)(visit, request), name=name))
     query, form = asked.get("query"), asked.get("format")
     if query and form:
         return taken_along(given.queries, actor, visit.caller, query, form)

@@ -19,13 +19,14 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import why_job
 from odf_storage.datasets.job_payloads.why_job import (
     RANGES,
+    UNKNOWN,
     Cell,
     WhyAnswer,
     WhyPayload,
     WhyStep,
 )
 from odf_storage.datasets.read.view import require_in_history
-from odf_storage.stores.ports.values import DatasetEntry, JobId
+from odf_storage.stores.ports.values import DatasetEntry, Job, JobId, JobStatus, Succeeded
 
 from ..auth.access import Action, refuse_bad_token
 from ..auth.actors import Actor
@@ -38,6 +39,8 @@ from ..lineage.lineage import LineageSources, tracing
 DEEPEST = 20
 """Limit of steps from row to row; an answer has `STEPS` of the worker at most."""
 ALL = "all"
+REMEMBERED = 50
+"""Number of earlier questions among which an equal one is looked for."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,24 @@ def submit(parts: Provenance, actor: Actor, entry: DatasetEntry, asked: WhyQuest
         readable=tuple(map(str, readable)),
         sees_jobs=tuple(map(str, _of_own_jobs(parts.access, actor, readable))),
     )
+    spec = why_job.spec_of(payload, account)
+    known = parts.verifying.jobs.page(
+        account=account, kinds=(why_job.KIND,), limit=REMEMBERED, newest_first=True
+    )
+    for job in known:
+        is_same = why_job.payload_of(job.spec.payload) == payload
+        if is_same and job.spec.account == account and _is_kept(job):
+            return job.id
     parts.pressure.admit(None, account)
-    return parts.verifying.jobs.submit(why_job.spec_of(payload, account))
+    return parts.verifying.jobs.submit(spec)
+
+
+def _is_kept(job: Job) -> bool:
+    """Return whether the job answers an equal question, too: what is known as of a block never
+    changes, but an input may have come meanwhile."""
+    if isinstance(job.outcome, Succeeded):
+        return why_job.answer_of(job.outcome.result).step.check.verdict != UNKNOWN
+    return job.status in (JobStatus.WAITING, JobStatus.RUNNING)
 
 
 def _of_own_jobs(
@@ -144,9 +163,12 @@ def _check_page(after: str | None) -> None:
 def with_columns(
     parts: Provenance, caller: str, answer: WhyAnswer, asked: WhyQuestion
 ) -> WhyAnswer:
-    """Return the answer with the columns that each value of a derivative is made of, as far as the
-    SQL can be analysed; only those asked for. Raises `ShareTaken`, `AllTaken`."""
-    return structs.replace(answer, step=_step(parts, caller, answer.step, frozenset(asked.columns)))
+    """Return the answer with names as this node shows them, and with the columns that each value of
+    a derivative is made of, as far as the SQL can be analysed; only those asked for.
+
+    Raises `ShareTaken`, `AllTaken`."""
+    columns = frozenset(asked.columns)
+    return structs.replace(answer, step=_step(parts, caller, answer.step, columns))
 
 
 def _step(parts: Provenance, caller: str, step: WhyStep, columns: frozenset[str]) -> WhyStep:
@@ -154,7 +176,18 @@ def _step(parts: Provenance, caller: str, step: WhyStep, columns: frozenset[str]
     kept = {name: cell for name, cell in where.items() if not columns or name in columns}
     # The columns that were asked for are those of the first row alone.
     below = tuple(_step(parts, caller, each, frozenset()) for each in step.inputs)
-    return structs.replace(step, where=kept, inputs=below)
+    row = structs.replace(step.row, alias=_shown_alias(parts, step.row.dataset, step.row.alias))
+    why = tuple(
+        structs.replace(each, alias=_shown_alias(parts, each.dataset, each.alias))
+        for each in step.why
+    )
+    return structs.replace(step, row=row, why=why, where=kept, inputs=below)
+
+
+def _shown_alias(parts: Provenance, dataset: str, alias: str) -> str:
+    """Return the name of a dataset as this node shows it; none if its name is not told."""
+    entry = parts.stores.registry.find(DatasetRef(id=DatasetId.parse(dataset))) if alias else None
+    return alias if entry is None else parts.access.shown_alias(entry)
 
 
 def _where(parts: Provenance, caller: str, step: WhyStep) -> dict[str, Cell]:

@@ -17,6 +17,8 @@ from odf_protocol.typed import convert
 from ...stores.ports.values import AccountId, JobSpec
 
 KIND = "why"
+REPRODUCED, NOT_REPRODUCED, UNKNOWN = "reproduced", "not-reproduced", "unknown"
+"""Verdicts on rows of derivatives."""
 RANGES = 1000
 """Limit of ranges of offsets of one input in an answer; the next ones are on the next page."""
 

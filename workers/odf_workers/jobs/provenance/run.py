@@ -24,6 +24,7 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.why_job import (
     RANGES,
+    UNKNOWN,
     BlockFacts,
     Cell,
     Check,
@@ -47,7 +48,7 @@ from ..transform.chains import backwards
 from ..transform.replay import CUT_SHORT
 from ..work.context import WorkerContext
 from .rows import OPERATIONS, FoundRow, fate_of, find_row
-from .witness import UNKNOWN, Witnesses, witnesses_of
+from .witness import Witnesses, witnesses_of
 
 FOLLOWED = 10
 """Limit of rows of one input that are followed further; the others are named."""

@@ -23,6 +23,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import ExecuteTransform, HashedBlock
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.engines import read_note
+from odf_storage.datasets.job_payloads.why_job import NOT_REPRODUCED, REPRODUCED, UNKNOWN
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.read import scanning
 from odf_storage.datasets.read.rows import live_facts, takes_back
@@ -47,7 +48,6 @@ from .rows import ADDS, FoundRow
 ROW_BY_ROW = "row by row"
 TAKES = frozenset(Operation) - ADDS
 Operations = frozenset[Operation]
-REPRODUCED, NOT_REPRODUCED, UNKNOWN = "reproduced", "not-reproduced", "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
