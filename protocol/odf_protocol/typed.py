@@ -31,10 +31,11 @@ def decode_json(text: str | bytes | msgspec.Raw, kind: type[T], *, dec_hook: Dec
         raise msgspec.DecodeError("JSON nests too deeply") from None
 
 
-def convert(value: Any, kind: type[T], *, dec_hook: DecHook = None) -> T:
-    """Convert dicts, lists, texts and numbers to `kind`. Raises `msgspec.ValidationError`."""
+def convert(value: Any, kind: type[T], *, dec_hook: DecHook = None, strict: bool = True) -> T:
+    """Convert dicts, lists, texts and numbers to `kind`; if not `strict`, texts may be numbers.
+    Raises `msgspec.ValidationError`."""
     _meet(kind)
-    return msgspec.convert(value, kind, dec_hook=dec_hook)
+    return msgspec.convert(value, kind, dec_hook=dec_hook, strict=strict)
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:

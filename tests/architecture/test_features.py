@@ -14,7 +14,7 @@ from odf_node.service.features import OWN
 from odf_storage.runtime.features import Feature, installed, loaded
 
 SERVICE = "odf_node.service"
-DOORS = ("catalogs", "iceberg", "projections", "sharing", "webhooks")
+DOORS = ("catalogs", "ducklake", "iceberg", "mcp", "odata", "projections", "sharing", "webhooks")
 """Packages of the service that hold nothing but one feature."""
 BORROWED = {
     f"{SERVICE}.pages.dataset_view -> {SERVICE}.catalogs.catalogs",  # Croissant inside a page

@@ -124,6 +124,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         ),
     ),
     "refresh": ("odf-node refresh http://127.0.0.1:8080/weather-daily --recursive",),
+    "mcp": ("odf-node mcp http://127.0.0.1:8080",),
     "watch": (
         "odf-node watch http://127.0.0.1:8080/weather --rows",
         "odf-node watch http://127.0.0.1:8080 --json",

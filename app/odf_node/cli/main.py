@@ -170,6 +170,7 @@ COMMANDS = {
     "watch": ("odf_node.cli.refresh:watch", "Follow what changes on a node."),
     "why": ("odf_node.cli.why:why", "Show why a row of a dataset is there."),
     "sql": ("odf_node.cli.sql:sql", "Ask datasets of a node, or in folders, by SQL."),
+    "mcp": ("odf_node.cli.mcp:mcp", "Let a program with a language model read a node."),
     "log": ("odf_node.cli.describe:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("odf_node.cli.transfer:inspect", "Show a block file as a manifest."),
     "encode": ("odf_node.cli.transfer:encode", "Turn the manifest of a block into its bytes."),

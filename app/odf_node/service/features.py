@@ -25,6 +25,13 @@ OWN = (
         knows_parameters=False,
     ),
     Feature(
+        name="ducklake",
+        settings=f"{_HERE}.ducklake.lakes:DuckLakeSettings",
+        parts=f"{_HERE}.parts.doors:parts_of_ducklake",
+        router=f"{_HERE}.ducklake.routes:router",
+        missing=("/ducklake/", f"{_HERE}.ducklake.routes:not_served"),
+    ),
+    Feature(
         name="feeds",
         parts=f"{_HERE}.parts.doors:parts_of_feeds",
         dataset_routes=(f"{_HERE}.news.routes:add_feed_routes",),
@@ -44,6 +51,21 @@ OWN = (
         router=f"{_HERE}.projections.gateway:router",
         dataset_routes=(f"{_HERE}.projections.routes:add_projection_routes",),
         runners=f"{_HERE}.parts.doors:runners_of_kartothek",
+    ),
+    Feature(
+        name="mcp",
+        settings=f"{_HERE}.mcp.tools:McpSettings",
+        parts=f"{_HERE}.parts.doors:parts_of_mcp",
+        router=f"{_HERE}.mcp.routes:router",
+        knows_parameters=False,
+    ),
+    Feature(
+        name="odata",
+        settings=f"{_HERE}.odata.feed:ODataSettings",
+        parts=f"{_HERE}.parts.doors:parts_of_odata",
+        router=f"{_HERE}.odata.routes:router",
+        knows_parameters=False,
+        missing=("/odata/", f"{_HERE}.odata.routes:not_served"),
     ),
     Feature(
         name="openlineage",

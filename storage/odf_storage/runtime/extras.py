@@ -36,6 +36,8 @@ EXTRAS = dict.fromkeys(_OF_SERVER, "server") | {
     "pandas": "spark",
     "grpc": "datafusion",
     "datafusion": "datafusion",
+    "duckdb": "ducklake",
+    "mcp": "mcp",
     "llvmlite": "hashing",
     "boto3": "s3",
     "botocore": "s3",

@@ -10,7 +10,8 @@ Authentication of all requests except those for pages, and the policy for anonym
 
 A malformed credential is refused before any other check.
 
-Errors in the forms of other protocols: Delta Sharing, Iceberg, S3.
+Errors in the forms of other protocols: Delta Sharing, Iceberg, JSON-RPC, OData,
+S3.
 
 Each form has a code for programs and a text for people. Sources: Delta Sharing protocol; Iceberg
 REST catalog, `ErrorModel`; S3, "Error responses".
@@ -145,6 +146,8 @@ S3_NAMES = {
     "S3KeysExpired": "ExpiredToken",
     "S3ClockOff": "RequestTimeTooSkewed",
 }
+JSON_RPC_REFUSED = -32000
+"""The code of errors of a server, in JSON-RPC."""
 KEPT = ("retry-after", "www-authenticate")
 """Headers with the same meaning in every protocol."""
 
@@ -179,10 +182,26 @@ def _s3(status: int, name: str, message: str) -> Response:
     return Response(f'<?xml version="1.0" encoding="UTF-8"?>\n{text}', status, None, XML)
 
 
+def _json_rpc(status: int, name: str, message: str) -> Response:
+    headers = None
+    if status == 401:
+        message += "; `odf-node token create` makes a token, and public datasets need none"
+        headers = {"www-authenticate": "Bearer"}
+    error = {"code": JSON_RPC_REFUSED, "message": f"{name}: {message}"}
+    return JsonAnswer({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)
+
+
+def _odata(status: int, name: str, message: str) -> Response:
+    headers = {"odata-version": "4.0"}
+    return JsonAnswer({"error": {"code": name, "message": message}}, status, headers)
+
+
 XML = "application/xml"
 _FORMS: dict[str, Callable[[int, str, str], Response]] = {
     "/delta-sharing/": _sharing,
     "/iceberg/": _iceberg,
+    "/mcp/": _json_rpc,
+    "/odata/": _odata,
 }
 """Functions that make the response, by the prefix of the path."""
 
@@ -190,7 +209,8 @@ _FORMS: dict[str, Callable[[int, str, str], Response]] = {
 def _form(scope: Scope) -> Callable[[int, str, str], Response] | None:
     if is_s3(scope):
         return _s3
-    return next((form for folder, form in _FORMS.items() if scope["path"].startswith(folder)), None)
+    path = f"{scope['path']}/"  # an address is in its own folder
+    return next((form for folder, form in _FORMS.items() if path.startswith(folder)), None)
 
 
 ENCODED_SLASHES = (b"%2f", b"%5c")

@@ -10,12 +10,17 @@ from collections.abc import Iterator
 from odf_storage.stores.wakeups.wakeups import Topic
 
 from ..derivatives.routes import Follower
+from ..ducklake.lakes import DescribedTables, DuckLakeSettings, LakeLimits, Lakes
+from ..ducklake.taken_back import DUCKLAKE_STEPS, TakenBackReads
 from ..http.addresses import Route
 from ..iceberg.file_routes import TableFiles
 from ..iceberg.table import FILE_MEMORY_BYTES, FileMemory
 from ..iceberg.tables import MAX_SNAPSHOTS, IcebergTables
+from ..mcp.door import MCP_BODY_BYTES, McpDoor
+from ..mcp.tools import McpSettings, McpTools
 from ..news.atom import AtomFeeds
 from ..news.feeds import ChainFeed
+from ..odata.feed import Feeds, ODataSettings
 from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
 from ..projections.publications import Publishing
 from ..projections.routes import keep_up
@@ -49,6 +54,23 @@ def parts_of_delta_sharing(node: FeatureParts) -> Iterator[object]:
     tables = SharedTables(node.version_reads, node.access, node.signed_urls, node.learned_bounds)
     yield tables
     yield ChangeFeeds(tables, SHARING_NEW_FILES, GATEWAY_REWRITE_BYTES)
+
+
+def parts_of_ducklake(node: FeatureParts) -> Iterator[object]:
+    """Yield what the routes ask for."""
+    settings = node.part(DuckLakeSettings)
+    yield Lakes(
+        access=node.access,
+        reads=node.version_reads,
+        taken_back=TakenBackReads(node.version_reads, settings.deleted_rows, DUCKLAKE_STEPS),
+        projections=node.stores.projections,
+        limits=LakeLimits(
+            datasets=settings.datasets,
+            files=settings.slices,
+            kept=settings.kept,
+        ),
+        described=DescribedTables(settings.slices),
+    )
 
 
 def parts_of_iceberg(node: FeatureParts) -> Iterator[object]:
@@ -115,6 +137,25 @@ def runners_of_trust(node: FeatureParts) -> Iterator[Follower]:
 def parts_of_provenance(node: FeatureParts) -> Iterator[object]:
     """Yield what the route and the page ask for."""
     yield Provenance(node.verifying, node.access, node.pressure, node.lineage)
+
+
+def parts_of_mcp(node: FeatureParts) -> Iterator[object]:
+    """Yield what the route asks for."""
+    tools = McpTools(
+        stores=node.stores,
+        access=node.access,
+        inputs=node.query_inputs,
+        queries=node.queries,
+        keys=node.signing_keys,
+        most_bytes=node.part(McpSettings).answer_bytes,
+    )
+    yield McpDoor(tools, MCP_BODY_BYTES)
+
+
+def parts_of_odata(node: FeatureParts) -> Iterator[object]:
+    """Yield what the routes ask for."""
+    settings = node.part(ODataSettings)
+    yield Feeds(node.query_inputs, node.queries, settings.page_rows, settings.datasets)
 
 
 def parts_of_webhooks(node: FeatureParts) -> Iterator[object]:

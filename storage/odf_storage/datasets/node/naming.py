@@ -12,9 +12,10 @@ SINGLE_OWNER = "kamu"
 RESERVED = frozenset(
     {
         "accounts", "api", "assets", "catalog.jsonld", "datasets", "delta-sharing", "docs",
-        "events", "favicon.ico", "federation", "graphql", "iceberg", "info", "jobs", "log",
-        "lookup", "metrics", "openapi", "openapi.json", "platform", "query", "robots.txt",
-        "schemas", "sitemap.xml", "sql", "static", "system", "ui-config", "v", "verify", "webhooks",
+        "ducklake", "events", "favicon.ico", "federation", "graphql", "iceberg", "info", "jobs",
+        "log", "lookup", "mcp", "metrics", "odata", "openapi", "openapi.json", "platform", "query",
+        "robots.txt", "schemas", "sitemap.xml", "sql", "static", "system", "ui-config", "v",
+        "verify", "webhooks",
     }
 )  # fmt: skip
 """First words of the node's own URL paths, present and planned, in lower case."""

@@ -1,0 +1,1 @@
+"""MCP: a read-only door for programs with language models. Source: Model Context Protocol."""
