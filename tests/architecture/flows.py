@@ -73,7 +73,7 @@ WALKS = {
 RUN = {
     "pulled block": 80,
     "pushed object": 42,
-    "posted rows": 150,
+    "posted rows": 125,
     "transform input": 105,
     "verify": 55,
     "query": 120,
@@ -269,7 +269,9 @@ def files_of_flows(folder: Path) -> dict[str, set[str]]:
     sys.setprofile(called)
     found: dict[str, set[str]] = {}
     try:
-        with serving(folder / "node") as service:
+        with serving(
+            folder / "node", follow_inputs=False
+        ) as service:  # its jobs are no part of a post
             service.node.queries.nursery.command = called.beside.command
             flows = Flows(service, folder)
             for before, flow in flows.plays().values():
