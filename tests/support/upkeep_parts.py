@@ -82,5 +82,12 @@ def grow(
     return part
 
 
+def longer(
+    stores: Stores, made: DatasetEntry, blocks: list[HashedBlock], *, value: str = "x"
+) -> DataSlice:
+    """As `grow`, behind the slices of a dataset that `begun` or `grown` made."""
+    return grow(stores, made, blocks, ROWS * (len(blocks) - 2), value=value)
+
+
 def dataset_of(stores: Stores, made: DatasetEntry) -> Dataset:
     return stores.dataset(DatasetRef(id=made.id))

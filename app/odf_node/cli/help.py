@@ -183,6 +183,22 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node conformance http://127.0.0.1:8080/weather --read-only",
     ),
     "fsck": ("odf-node fsck --quick", "odf-node fsck --scrub 50M --repair --data /srv/odf"),
+    "backup make": (
+        "odf-node backup /mnt/backups --keep 14",
+        "odf-node backup s3://bucket/backups --key /etc/odf/backup.key --json",
+    ),
+    "backup list": ("odf-node backup list /mnt/backups",),
+    "backup check": (
+        "odf-node backup check /mnt/backups --data /srv/odf",
+        "odf-node backup check s3://bucket/backups --number 12 --quick",
+    ),
+    "restore": (
+        "odf-node restore /mnt/backups --data /srv/odf",
+        (
+            "odf-node restore /mnt/backups --number 12 --data /srv/odf \\\n"
+            "      --database-url postgresql://odf@db/odf --objects-url s3://bucket/prefix"
+        ),
+    ),
     "gc": ("odf-node gc --dry-run --grace 2d",),
     "merge-state check": ("odf-node merge-state check weather --deep",),
     "merge-state drop": ("odf-node merge-state drop weather",),

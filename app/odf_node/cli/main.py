@@ -149,6 +149,11 @@ COMMANDS = {
         "Check a node's stores: every object there and whole.",
     ),
     "gc": ("odf_node.cli.upkeep:gc", "Remove what no chain of a node names."),
+    "backup": (
+        "odf_node.cli.backup:backup",
+        "Back up a whole node, and check its backups.",
+    ),
+    "restore": ("odf_node.cli.backup:restore", "Restore a whole node from a backup."),
     "merge-state": (
         "odf_node.cli.merge_state:merge_state",
         "Check or drop what merges keep of histories.",

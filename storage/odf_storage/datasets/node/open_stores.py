@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, Conflict
 
 from ...runtime.clock import Clock, system_clock
 from ...runtime.environment import SharedSettings
@@ -39,6 +39,8 @@ from .stores import Stores
 
 DATABASE_FILE = "node.db"
 BELLS = "bells"
+UNFINISHED = "restore-unfinished"
+"""Secret of a database into which a backup is being restored."""
 
 
 _Opened = tuple[ObjectStore, KeyedStore]
@@ -84,11 +86,13 @@ def open_stores(
     *,
     migrate: bool = True,
     repair: bool = True,
+    unfinished: bool = False,
     clock: Clock = system_clock,
 ) -> Stores:
     """Open database and objects; bring the schema and published heads up to date.
 
     Raises:
+        RestoreUnfinished: a backup is being restored there; `unfinished` allows that.
         UnknownDatabase, UnknownObjectStore, MalformedStoreUrl: a URL that cannot be opened.
         StoreMisconfigured, StoreUnavailable: the bucket is missing, not ours, or does not answer.
     """
@@ -100,6 +104,8 @@ def open_stores(
     engine = open_engine(url, durable=settings.durable)
     if migrate:
         migrate_database(engine)
+    if not unfinished:
+        _refuse_unfinished(engine)
     wake_up = _wake_up(engine, settings.data)
     stores = Stores(
         objects=objects,
@@ -133,6 +139,15 @@ def open_stores(
     if repair:
         stores.republish_all()
     return stores
+
+
+def _refuse_unfinished(engine: sa.Engine) -> None:
+    if AccountStore(engine).has_secret(UNFINISHED):
+        raise Conflict(
+            "RestoreUnfinished",
+            "a backup was not restored to its end here; run the same `odf-node restore` again, "
+            "which goes on, or name an empty folder and database",
+        )
 
 
 def _wake_up(engine: sa.Engine, data: Path) -> WakeUp:

@@ -119,6 +119,11 @@ class AccountStore(Identities):
             db.execute(insert.on_conflict_do_nothing())
             return bytes(db.execute(query).scalar_one())
 
+    def has_secret(self, name: str) -> bool:
+        with reading(self._engine) as db:
+            found = db.execute(sa.select(secrets.c.name).where(secrets.c.name == name))
+            return found.first() is not None
+
     def put_token(self, token: Token) -> None:
         self.account(token.account)
         try:
