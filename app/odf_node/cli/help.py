@@ -183,6 +183,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node conformance http://127.0.0.1:8080/weather --read-only",
     ),
     "fsck": ("odf-node fsck --quick", "odf-node fsck --scrub 50M --repair --data /srv/odf"),
+    "doctor": ("odf-node doctor --data /srv/odf", "odf-node doctor --json"),
     "backup make": (
         "odf-node backup /mnt/backups --keep 14",
         "odf-node backup s3://bucket/backups --key /etc/odf/backup.key --json",

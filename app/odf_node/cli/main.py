@@ -154,6 +154,7 @@ COMMANDS = {
         "Back up a whole node, and check its backups.",
     ),
     "restore": ("odf_node.cli.backup:restore", "Restore a whole node from a backup."),
+    "doctor": ("odf_node.cli.doctor:doctor", "Say what is wrong with a set-up, and what to do."),
     "merge-state": (
         "odf_node.cli.merge_state:merge_state",
         "Check or drop what merges keep of histories.",
