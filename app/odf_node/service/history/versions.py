@@ -285,7 +285,7 @@ class VersionReads:
         if first == len(versions):
             return []
         task = ChangedTask(
-            slices=[SliceRef.of(each.data) for each in versions[first:]],
+            slices=[SliceRef.of(data) for data, _ in outline.slices[first:]],
             operation=outline.vocab.operation_type_column,
         )
         dataset = self.stores.dataset(DatasetRef(id=entry.id))
