@@ -23,7 +23,7 @@ from odf_node.service.readers import pool
 from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.read.formats import JOINED_BATCHES, Format
-from odf_storage.stores.ports.values import ObjectKind, Visibility
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 MIB = 1024 * 1024
 READ_BYTES = 20 * MIB
@@ -278,6 +278,17 @@ def test_a_reader_or_the_nursery_that_dies_is_replaced(node):
         nursery.wait(90)
         assert client.get("/long/tail?limit=1").status_code == 200
         assert pool.NURSERY.pid != nursery.pid
+
+
+def test_a_lost_slice_is_said_before_the_first_row_of_a_long_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "READ_HELD_BYTES", 0)
+    chain = slice_of(pa.array([f"c{n}" for n in range(200_000)])).add_rows(3)
+    *_, last = [name for kind, name in chain.objects if kind is ObjectKind.DATA]
+    with serving(tmp_path / "node") as node, node.http() as client:
+        entry = node.keep(chain, "kamu/city")
+        node.node.stores.objects.delete(ObjectKey(entry.id, ObjectKind.DATA, last))
+        answer = client.get("/city/read?projection=changelog")
+    assert (answer.status_code, answer.json()["hash"]) == (500, str(last))
 
 
 def test_one_caller_has_a_share_of_the_readers(node):
