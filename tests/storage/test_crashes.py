@@ -25,6 +25,7 @@ from chain_maker import (
     slice_of,
     table,
 )
+from processes import python_path
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import author, fold
@@ -260,7 +261,7 @@ for number in range(1, 200):
 
 @pytest.mark.parametrize("lines", [3, 17, 40])
 def test_a_killed_process_leaves_a_whole_dataset(tmp_path: Path, lines: int) -> None:
-    path = f"{ROOT}:{ROOT / 'tests/support'}"
+    path = python_path(ROOT / "tests/support")
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(tmp_path)],
         stdout=subprocess.PIPE,

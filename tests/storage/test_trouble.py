@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from chain_maker import entry, long_chain
+from processes import python_path
 
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.stores.objects.layout import (
@@ -62,7 +63,7 @@ print(dataset.head() in {block.hash for block in dataset.blocks()})
 
 
 def test_a_file_that_may_not_grow_is_a_full_store_and_nothing_is_torn(tmp_path: Path) -> None:
-    path = f"{ROOT}:{ROOT / 'tests/support'}"
+    path = python_path(ROOT / "tests/support")
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)],
         capture_output=True,

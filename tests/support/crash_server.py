@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from processes import python_path
+
 ROOT = Path(__file__).parents[2]
 NEEDED = ("psycopg", "sqlalchemy.dialects.postgresql.psycopg", "odf_storage.stores.objects.s3")
 """What stores import when they are opened."""
@@ -53,7 +55,7 @@ class CrashServer:
 
 @contextmanager
 def crash_server(**env: str) -> Iterator[CrashServer]:
-    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests/support", ROOT / "tests/torture")))
+    path = python_path(ROOT / "tests/support", ROOT / "tests/torture")
     with subprocess.Popen(
         [sys.executable, __file__],
         stdin=subprocess.PIPE,

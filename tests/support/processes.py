@@ -1,9 +1,21 @@
-"""What processes cost."""
+"""Programs that tests start: where they import from, and what they cost."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from odf_storage.runtime.processes import import_places
+
+ROOT = Path(__file__).parents[2]
+PLACES = (*import_places("odf_node", "odf_workers", "odf_conformance", "odf_migrations"), str(ROOT))
+"""Where this process has our packages from, which is not where they are installed if a protection
+was taken out of a copy; and the root, which has the tests."""
+
+
+def python_path(*more: Path) -> str:
+    """Return `PYTHONPATH` of a program that imports what this process would, and from `more`."""
+    return os.pathsep.join((*PLACES, *map(str, more)))
 
 
 def cpu_seconds(process: int) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from buckets import log_in
 from nodes import COMMAND
+from processes import python_path
 from servers import S3Server, free_port, wait_until
 
 from odf_workers.engines.spark.machine import using
@@ -68,7 +69,7 @@ def cluster_without_keys(s3: S3Server, folder: Path) -> Iterator[Cluster]:
     with pytest.MonkeyPatch.context() as patch:
         log_in(patch, s3)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        patch.setenv("PYTHONPATH", python_path())
         for name, value in QUICK_START.items():
             patch.setenv(name, value)
         with spark_cluster(folder) as running:

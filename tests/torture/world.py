@@ -20,11 +20,12 @@ from typing import Any
 
 from buckets import make_bucket
 from nodes import answers
+from processes import python_path
 from servers import Program, S3Server, free_port, postgres_program, s3_program, wait_until
 
 HERE = Path(__file__).parent
 AGING = (sys.executable, HERE / "aging.py")
-PATH = os.pathsep.join(map(str, (HERE.parents[1], HERE.parents[0] / "support", HERE)))
+PATH = python_path(HERE.parents[0] / "support", HERE)
 START_SECONDS = 120.0
 
 
