@@ -192,11 +192,12 @@ def test_the_command_prints_a_tree_down_to_the_root(made: Made) -> None:
     ran = CliRunner().invoke(main, ["why", url, "1", "tens", "--depth", "all", "--token", token])
     assert ran.exit_code == 0, ran.output
     lines = ran.output.splitlines()
-    assert lines[0] == "kamu/tens offset 1 (append)"
-    assert "  tens = 30 ← cities.n" in lines
+    assert lines[0] == "kamu/tens offset 1 (append): tens = 30"
+    assert "  tens ← cities.n" in lines
     assert "  from kamu/cities: 1 row(s): 3" in lines
     assert "  reproduced" in lines
-    assert "    kamu/cities offset 3 (append)" in lines
+    last = "    kamu/cities offset 3 (append): event_time = 2024-01-01T00:00:00Z, city = B, n = 3"
+    assert last in lines
     missing = CliRunner().invoke(main, ["why", url, "99", "--token", token])
     assert missing.exit_code == 3
 

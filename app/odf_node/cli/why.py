@@ -55,38 +55,50 @@ def why(
 
 
 def why_lines(
-    step: dict[str, Any], columns: tuple[str, ...] = (), indent: str = ""
+    step: dict[str, Any],
+    columns: tuple[str, ...] = (),
+    indent: str = "",
+    told: set[str | None] | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of a tree: the row, how it came to be, its rows, and their trees."""
+    """Yield the lines of a tree: the row, how it came to be, its rows, and their trees. What is in
+    `told` was printed before: the definitions of queries and sources."""
+    told = set() if told is None else told
     row = step["row"]
     fate = "" if row["undoneBy"] is None else f", taken back by offset {row['undoneBy']}"
     if row["undoes"] is not None:
         fate = f", takes back offset {row['undoes']}"
-    yield indent + one_line(f"{row['alias']} offset {row['offset']} ({row['operation']}{fate})")
-    for line in _facts(step, columns):
+    values = ", ".join(
+        f"{name} = {_short(cell_text(value))}"
+        for name, value in row["values"].items()
+        if not columns or name in columns
+    )
+    head = f"{row['alias']} offset {row['offset']} ({row['operation']}{fate}): {values}"
+    yield indent + one_line(head, 2000)
+    for line in _facts(step, columns, told):
         yield f"{indent}  {line}"
     for each in step.get("inputs", ()):
-        yield from why_lines(each, (), indent + "    ")
+        yield from why_lines(each, (), indent + "    ", told)
 
 
-def _facts(step: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
-    where, how = step.get("where", {}), step["how"]
-    for name, value in step["row"]["values"].items():
-        if not columns or name in columns:
-            of = ", ".join(where.get(name, {}).get("columns", ()))
-            origin = f" ← {of}" if of else ""
-            yield one_line(f"{name} = {_short(cell_text(value))}{origin}", 300)
+def _facts(step: dict[str, Any], columns: tuple[str, ...], told: set[str | None]) -> Iterator[str]:
+    how = step["how"]
+    if how.get("definition") not in told:
+        told.add(how.get("definition"))
+        yield from _how(how)
+        for name, cell in step.get("where", {}).items():
+            if cell.get("columns") and (not columns or name in columns):
+                yield one_line(f"{name} ← {', '.join(cell['columns'])}", 300)
     yield f"block {step['block']['sequenceNumber']} of {step['block']['systemTime']}"
-    yield from _how(how)
     for each in step.get("why", ()):
         ranges = ", ".join(_range(one) for one in each.get("rows", ()))
         name = one_line(each["alias"] or each["dataset"])
-        told = each.get("unread") or ranges or "no rows"
+        unread = each.get("unread") or ranges or "no rows"
         more = f" … (--after {each['next']})" if each.get("next") else ""
-        yield one_line(f"from {name}: {each.get('count', 0)} row(s): {told}{more}", 2000)
+        yield one_line(f"from {name}: {each.get('count', 0)} row(s): {unread}{more}", 2000)
     check = step["check"]
     reason = f": {one_line(check['reason'], 300)}" if check.get("reason") else ""
-    yield f"{check['verdict']}{reason}"
+    if check["verdict"] != "recorded":
+        yield f"{check['verdict']}{reason}"
     for note in step.get("notes", ()):
         yield one_line(note, 300)
 

@@ -209,7 +209,7 @@ def _where(parts: Provenance, caller: str, step: WhyStep) -> dict[str, Cell]:
     return {
         column: Cell(
             kind="computed" if origins else "constant",
-            columns=tuple(f"{name}.{origin}" for name, origin in origins),
+            columns=tuple(sorted(f"{name}.{origin}" for name, origin in origins)),
         )
         for column, origins in found.items()
         if column in step.row.values

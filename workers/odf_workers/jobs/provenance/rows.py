@@ -69,8 +69,8 @@ class FoundRow:
         }
 
     def values(self) -> dict[str, Any]:
-        """Return the row as JSON values."""
-        row = shaped(self.table, DataFormat.AOS)[0]
+        """Return event time and data as JSON values."""
+        row = shaped(self.table.select(list(self.data())), DataFormat.AOS)[0]
         found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(row))
         return found
 
