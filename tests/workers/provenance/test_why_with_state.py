@@ -212,7 +212,7 @@ def test_the_named_rows_are_those_of_a_second_look_and_give_the_row_alone(
         history.run(at, ends=at == 2)
     rows = [row for row in read(stores, history.made) if row["op"] in (0, 3)]
     assert rows
-    for row in history.chance.sample(rows, min(2, len(rows))):
+    for row in history.chance.sample(rows, min(HISTORIES, 2, len(rows))):
         step = why(stores, bench, history.made, row["offset"])
         assert step.check.verdict == "reproduced", (form, row, step.check)
         known = history.known[row["offset"]]

@@ -21,7 +21,7 @@ what both make of hundreds of expressions.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -35,7 +35,7 @@ from odf_protocol.metadata.events import (
     TransformResponse,
 )
 
-from .tracing import Arrival, Trace
+from .tracing import Arrival, Condition, Trace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,6 +161,13 @@ class Engine(Protocol):
         """
         ...
 
+    def narrow_transform(
+        self, request: TransformRequest, values: Mapping[str, str]
+    ) -> Sequence[Sequence[Condition]]:
+        """Say for each input what its rows have in common from which a row was made that has these
+        values. The inputs of the request have no rows. Raises `InvalidQuery`."""
+        ...
+
     def trace_transform(
         self,
         request: TransformRequest,
@@ -179,6 +186,13 @@ class Engine(Protocol):
 
 class Untraced:
     """An engine that keeps no rows between iterations, or cannot say which."""
+
+    def narrow_transform(
+        self,
+        request: TransformRequest,
+        values: Mapping[str, str],  # noqa: ARG002
+    ) -> Sequence[Sequence[Condition]]:
+        return [()] * len(request.query_inputs)
 
     def trace_transform(
         self,

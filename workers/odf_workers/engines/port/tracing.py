@@ -39,6 +39,15 @@ class Witness:
     role: Role
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Condition:
+    """What is known of a column of an input: a comparison with a value, as filters write them."""
+
+    column: str
+    operator: str
+    value: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """One earlier iteration: the last offset that it read of each input, and the watermarks of the

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -37,7 +38,7 @@ from odf_protocol.metadata.events import (
 )
 
 from ..exchange import worker_side as exchange
-from ..iteration.transform import execute, staged_work
+from ..iteration.transform import Work, execute, staged_work
 from ..port.port import (
     INPUT,
     QUERY_SECONDS,
@@ -50,14 +51,14 @@ from ..port.port import (
     steps_of,
 )
 from ..port.query_size import QuerySize, check_size
-from ..port.tracing import Arrival, Trace
+from ..port.tracing import Arrival, Condition, Trace
 from ..spark.allowed import PREPROCESS, TRANSFORM
 from ..spark.catalyst import quoted
 from ..spark.frames import read_parquet, written_batches
 from ..spark.limit import limited
 from ..spark.plan import SparkSessions, is_of_the_query, judged, reason
 from ..spark.session import Spark
-from .transform import Plans, compute, traced
+from .transform import Plans, compute, narrowed, traced
 
 
 def run_raw_query(request: RawQueryRequest, session: SparkSession) -> RawQueryResponse:
@@ -167,6 +168,13 @@ class SparkEngine:
                 return TransformResponseInternalError(message=reason(bad))
             return TransformResponseInvalidQuery(message=reason(bad))
 
+    def narrow_transform(
+        self, request: TransformRequest, values: Mapping[str, str]
+    ) -> Sequence[Sequence[Condition]]:
+        """Raise `InvalidQuery`."""
+        with self._staged(request, QUIET) as (work, session):
+            return narrowed(work, values, session, self._plans)
+
     def trace_transform(
         self,
         request: TransformRequest,
@@ -175,16 +183,22 @@ class SparkEngine:
         listener: EngineListener = QUIET,
     ) -> Trace:
         """Raise `InvalidQuery`, and the errors of `staged_work`."""
+        with self._staged(request, listener) as (work, session):
+            return traced(work, row, arrivals, session, self._plans)
+
+    @contextmanager
+    def _staged(
+        self, request: TransformRequest, listener: EngineListener
+    ) -> Iterator[tuple[Work, SparkSession]]:
+        """Yield the staged inputs of a request, and a session for them."""
         self._check(request.transform)
+        beside = Path(request.new_data_path).parent
         with (
             limited(self._spark, self._seconds, listener),
-            tempfile.TemporaryDirectory(
-                prefix="trace-", dir=Path(request.new_data_path).parent
-            ) as folder,
+            tempfile.TemporaryDirectory(prefix="trace-", dir=beside) as folder,
         ):
             work, _ = staged_work(request, listener, Path(folder), carried=True)
-            session = self._sessions.of(TRANSFORM)
-            return traced(work, row, arrivals, session, self._plans)
+            yield work, self._sessions.of(TRANSFORM)
 
     def _check(self, transform: Transform) -> None:
         """Raise `InvalidQuery` if the queries are too long to plan."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,13 +32,14 @@ from ..port.port import (
     blamed_on,
     steps_of,
 )
-from ..port.tracing import Arrival, Trace
+from ..port.tracing import Arrival, Condition, Trace
 from ..spark.allowed import TRANSFORM
 from ..spark.catalyst import EXPRESSIONS, Catalyst, Node, children, items, kind, quoted
 from ..spark.frames import read_parquet, written_batches
 from ..spark.limit import has_constant_moment, has_literal_moment, without_today
 from ..spark.plan import check_repeatable, check_row_by_row, judged, not_repeatable
 from ..stateful import Dropped, NewRows, Plan, StatefulInput, run, stateful_plan, trace
+from ..stateful.narrowing import Narrowing
 from ..stateful.plan import as_of_joins
 
 ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
@@ -254,6 +255,21 @@ def compute(work: Work, session: SparkSession, plans: Plans) -> ComputedResult:
         schema=to_arrow_schema(result.schema, timezone="UTC"),
         batches=_rows(result, work, grows="Generate" in parts),
     )
+
+
+def narrowed(
+    work: Work, values: Mapping[str, str], session: SparkSession, plans: Plans
+) -> list[tuple[Condition, ...]]:
+    """Return what the rows of each input have in common from which a row with these values was
+    made. Raises `InvalidQuery`."""
+    with blamed_on(steps_of(work.transform)):
+        plan = plans.taken(work, session) or plan_with_state(work, session)
+    if plan is None:
+        return [()] * len(work.inputs)
+    aliases = frozenset(item.alias for item in work.inputs)
+    found = Narrowing(plan.catalyst, aliases).of(plan.query, values)
+    plans.put_back(work, plan)
+    return [found.get(item.alias, ()) for item in work.inputs]
 
 
 def traced(

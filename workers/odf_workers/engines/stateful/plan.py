@@ -126,6 +126,8 @@ class Plan:
     schemas: dict[str, T.StructType]
     vocab: Vocab
     operators: tuple[Operator, ...]
+    query: Node
+    """The analysed plan of the query."""
     part: TimePart
     columns: tuple[tuple[str, Node], ...]
     """Columns of the output besides its operation column, by name."""
@@ -191,6 +193,7 @@ def _planned(
         schemas=schemas,
         vocab=vocab,
         operators=tuple(query.operators),
+        query=analysed,
         part=part,
         columns=tuple((str(each.name()), each) for each in _checked(shown, vocab)),
         watermark=bases[0] if len(bases) == 1 else Least(tuple(bases)),

@@ -8,7 +8,8 @@ Both end with a run over the named rows alone, by the code that replays use.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,16 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.engines import read_note
 from odf_storage.datasets.job_payloads.why_job import NOT_REPRODUCED, REPRODUCED, UNKNOWN
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.read.read import scanning
-from odf_storage.datasets.read.rows import live_facts, takes_back
+from odf_storage.datasets.pruning.filters import Filter, MalformedFilter
+from odf_storage.datasets.read.rows import Projection, live_facts, takes_back
+from odf_storage.datasets.read.scan import SliceScan, narrowed
 from odf_storage.datasets.read.view import View, view_of_dataset
 from odf_storage.stores.ports.values import ObjectKind
 
 from ...engines.iteration.inputs import holds_state
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import Engine
-from ...engines.port.tracing import Arrival, Role, Trace, Witness, rows_like
+from ...engines.port.tracing import Arrival, Condition, Role, Trace, Witness, rows_like
 from ...plan.transform import TransformPlan
 from ...slices.schema import Operation
 from ..transform.chains import backwards, engine_of, last_data, watermark_of
@@ -171,7 +173,7 @@ class _Search:
     def by_trace(self, event: ExecuteTransform) -> Witnesses:
         """Have the engine trace the row over the rows that stand as of the block; a row that takes
         another back, as of the block before."""
-        self.plan, chosen = self._standing()
+        self.plan, chosen = self._standing(self._narrowed())
         number = sum(len(each.offsets) for each in chosen.values())
         if number > self.bench.provenance_rows:
             raise LimitExceeded(
@@ -200,17 +202,31 @@ class _Search:
         verdict = REPRODUCED if is_given else NOT_REPRODUCED
         return self._answer(trace, verdict, None if is_given else "the rows alone give other rows")
 
-    def _standing(self) -> tuple[TransformPlan, dict[DatasetId, Chosen]]:
+    def _narrowed(self) -> Sequence[Sequence[Condition]]:
+        """Return what is known of the rows of each input, so that few of them are read."""
+        folder, files = self._place({})
+        empty = within(replace(self.plan, prev_checkpoint=None), {})
+        request = request_of(self.row.dataset, empty, self.inputs, files, folder, None)
+        values = {
+            name: str(value)
+            for name, value in self.row.values().items()
+            if _is_compared(self.row.table.schema.field(name).type) and value is not None
+        }
+        return self.engine.narrow_transform(request, values)
+
+    def _standing(
+        self, known: Sequence[Sequence[Condition]]
+    ) -> tuple[TransformPlan, dict[DatasetId, Chosen]]:
         """Return a plan of all that was read so far, and the rows of it that stand."""
         items, chosen = [], {}
-        for dataset, item in zip(self.inputs, self.plan.inputs, strict=True):
+        for dataset, item, each in zip(self.inputs, self.plan.inputs, known, strict=True):
             is_new = self.row.adds and item.new_block is not None
             block = item.new_block if is_new else item.prev_block
             if block is None:
                 items.append(replace(item, new_offset=None, slices=(), watermarks=()))
                 continue
             view = view_of_dataset(dataset, block)
-            offsets = _standing(view)
+            offsets = _standing(view, each)
             chosen[item.id] = Chosen(view.vocab.offset_column, offsets)
             items.append(
                 replace(
@@ -299,16 +315,45 @@ def _like(table: pa.Table, wanted: Mapping[str, pa.Scalar]) -> pa.ChunkedArray:
     return rows_like(table, there)
 
 
-def _standing(view: View) -> Offsets:
-    """Return the offsets of the rows that were not taken back."""
+def _standing(view: View, known: Sequence[Condition]) -> Offsets:
+    """Return the offsets of the rows that were not taken back and meet the conditions."""
     if not view.slices:
         return ()
-    with scanning(view) as scan:
+    try:
+        narrow = narrowed(view, _filters(view, known), below=Projection.FACTS)
+    except MalformedFilter:  # the column had another type, so nothing is known of it
+        narrow = narrowed(view)
+    with tempfile.TemporaryDirectory(prefix="read-") as folder:
+        scan = SliceScan(narrow, Path(folder))
         if takes_back(scan, view.vocab):
             return [int(each) for each in live_facts(scan, view.vocab)]
-    return range(
-        view.slices[0][0].offset_interval.start, view.slices[-1][0].offset_interval.end + 1
+        if narrow.early is None:
+            slices = [data.offset_interval for data, _ in view.slices]
+            return range(slices[0].start, slices[-1].end + 1)
+        column = view.vocab.offset_column
+        return [each for batch in scan([column], None) for each in batch.column(0).to_pylist()]
+
+
+def _filters(view: View, known: Sequence[Condition]) -> list[Filter]:
+    """Return the conditions on columns that the view has, and whose values fit them."""
+    found = []
+    for each in known:
+        there = view.schema is not None and each.column in view.schema.names
+        if there and view.schema is not None and _is_compared(view.schema.field(each.column).type):
+            found.append(Filter(each.column, each.operator, (each.value,)))
+    return found
+
+
+def _is_compared(kind: pa.DataType) -> bool:
+    """Return whether equal values have equal texts; floats are left out, as NaN is among them."""
+    types = (
+        pa.types.is_integer,
+        pa.types.is_decimal,
+        pa.types.is_string,
+        pa.types.is_timestamp,
+        pa.types.is_date,
     )
+    return any(each(kind) for each in types)
 
 
 def _at_time(path: Path, time: str, offset: str, when: pa.Scalar) -> Iterator[int]:
