@@ -78,6 +78,21 @@ class AccountStoreContract:
     def test_odd_cursors_are_no_matter(self, accounts: AccountStore, odd: str) -> None:
         accounts.page(after=odd)
 
+    def test_an_account_is_disabled_since_the_first_time_until_it_is_enabled(
+        self, accounts: AccountStore
+    ) -> None:
+        accounts.put_account(ANNA)
+        accounts.put_account(BERT)
+        for at in (NOON, Instant(NOON.ns + 5)):
+            accounts.set_disabled(ANNA.id, at)
+        accounts.put_account(replace(ANNA, is_admin=True))
+        assert accounts.find_account("anna") == replace(ANNA, is_admin=True, disabled_at=NOON)
+        assert accounts.account(BERT.id).disabled_at is None
+        accounts.set_disabled(ANNA.id, None)
+        assert accounts.account(ANNA.id).disabled_at is None
+        with pytest.raises(AccountNotFound):
+            accounts.set_disabled(AccountId("nobody"), NOON)
+
     def test_a_password_comes_back_as_it_was_last_set(self, accounts: AccountStore) -> None:
         accounts.put_account(ANNA)
         assert accounts.find_password(ANNA.id) is None

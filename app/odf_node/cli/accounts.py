@@ -1,4 +1,4 @@
-"""`odf-node account`: create and list accounts and set passwords, on the machine of the node."""
+"""`odf-node account`: accounts of a node and their passwords, on its machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE = 500
 
 @click.group()
 def account() -> None:
-    """Create and list accounts of a node and set passwords; run on the node's machine."""
+    """Create, list, disable accounts of a node and set passwords; run on the node's machine."""
 
 
 @account.command()
@@ -68,11 +68,11 @@ def list_(data: Path | None, database_url: str | None, as_json: bool) -> None:
         click.echo(json.dumps(shown))
         return
     for item in shown:
-        marks = [word for word in ("admin", "password") if item[_FIELDS[word]]]
+        marks = [word for word, its in _FIELDS.items() if item[its]]
         click.echo(f"{item['accountName']}  {item['accountId']}  {','.join(marks) or '-'}")
 
 
-_FIELDS = {"admin": "isAdmin", "password": "hasPassword"}
+_FIELDS = {"admin": "isAdmin", "password": "hasPassword", "disabled": "disabledAt"}
 
 
 @account.command()
@@ -97,6 +97,41 @@ def password(
     click.echo(json.dumps({"accountName": found.name}) if as_json else f"{found.name} has it")
 
 
+@account.command()
+@click.argument("name")
+@store_options
+def disable(name: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
+    """Disable an account: its tokens and sessions are refused at once, and its streams end.
+
+    Its datasets, schedules and derivatives stay as they are.
+    """
+    _switch(name, Instant(time.time_ns()), data, database_url, as_json=as_json)
+
+
+@account.command()
+@click.argument("name")
+@store_options
+def enable(name: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
+    """Enable an account again. Its tokens and sessions that hold are taken as before."""
+    _switch(name, None, data, database_url, as_json=as_json)
+
+
+def _switch(
+    name: str, at: Instant | None, data: Path | None, database_url: str | None, *, as_json: bool
+) -> None:
+    from ..service.accounts.accounts import find_account
+
+    with node_stores(data, database_url) as (stores, _):
+        found = find_account(stores.accounts, name)
+        stores.accounts.set_disabled(found.id, at)
+        record_command(
+            stores, "enable_account" if at is None else "disable_account", account=found.name
+        )
+    shown = {"accountName": found.name, "disabledAt": None if at is None else str(at)}
+    said = f"{found.name} is {'enabled' if at is None else 'disabled'}"
+    click.echo(json.dumps(shown) if as_json else said)
+
+
 def _set(stores: Any, settings: Any, owner: Account, chosen: str) -> None:
     from ..service.accounts.accounts import set_password
     from ..service.auth.passwords import Cost
@@ -110,6 +145,7 @@ def _shown(stores: Any, item: Account) -> dict[str, Any]:
         "accountName": item.name,
         "accountId": item.id,
         "isAdmin": item.is_admin,
+        "disabledAt": str(item.disabled_at) if item.disabled_at else None,
         "hasPassword": stores.accounts.find_password(item.id) is not None,
     }
 

@@ -22,6 +22,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "whoami": ("odf-node whoami work --json",),
     "account create": ("odf-node account create anna --password-stdin < password.txt",),
     "account list": ("odf-node account list --data /srv/odf",),
+    "account disable": ("odf-node account disable anna --data /srv/odf",),
+    "account enable": ("odf-node account enable anna --json",),
     "account password": ("odf-node account password anna",),
     "token create": (
         "export ODF_NODE_TOKEN=$(odf-node token create --account kamu)",

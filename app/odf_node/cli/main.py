@@ -100,7 +100,7 @@ COMMANDS = {
     "whoami": ("odf_node.cli.tokens:whoami", "Show as whom commands act at a node."),
     "account": (
         "odf_node.cli.accounts:account",
-        "Make and list accounts of a node, set passwords.",
+        "Make, list and disable accounts of a node, set passwords.",
     ),
     "token": ("odf_node.cli.admin:token", "Make, list and revoke access tokens of a node."),
     "dataset": ("odf_node.cli.datasets:dataset", "Create, list and show datasets of a node."),

@@ -4,7 +4,7 @@ Access tokens that users create for themselves, after a login.
 
 A token cannot create another token, so a leaked one is harmless once it is revoked or expires.
 
-Administration of accounts: list and create them, set passwords, revoke tokens.
+Administration of accounts: list, create, disable and enable them, set passwords, revoke tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from odf_protocol.commitments import SEED_BYTES, key_pair
-from odf_protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_protocol.errors import BadInput, Conflict, LimitExceeded, NotFound, Refused
 from odf_protocol.identity import DatasetId, DatasetRef, Name
 from odf_protocol.instant import Instant
 from odf_storage.datasets.node.naming import refuse_reserved_account
@@ -32,6 +32,15 @@ from ..auth.dataset_access import DatasetAccess
 from ..auth.passwords import SALT_BYTES, Cost, check_new, hash_password
 
 ALL_SCOPES = frozenset(Scope)
+
+
+def account_disabled(account: Account) -> Refused:
+    """Nobody may act as this account."""
+    return Refused(
+        "AccountDisabled",
+        f"the account {account.name} is disabled; ask an administrator of the node",
+        account=account.name,
+    )
 
 
 def find_account(accounts: AccountStore, name: str) -> Account:
@@ -101,7 +110,13 @@ def create_token(
     reach: Reach = Reach.NODE,
     dataset: DatasetId | None = None,
 ) -> AccessToken:
-    """Create a token of the account. Only the result contains its text; the store keeps a hash."""
+    """Create a token of the account. Only the result contains its text; the store keeps a hash.
+
+    Raises:
+        AccountDisabled.
+    """
+    if account.disabled_at is not None:
+        raise account_disabled(account)
     token = AccessToken.of_random(random(ID_BYTES + TOKEN_BYTES))
     accounts.put_token(
         Token(
@@ -316,6 +331,33 @@ def set_password_of(its: Administration, actor: Actor, name: str, password: str)
     return account
 
 
+def disable(its: Administration, actor: Actor, name: str) -> Account:
+    """Disable an account: its tokens and sessions are refused from now on, and its streams end.
+
+    Its datasets stay as they are. Tokens that are not revoked work again once it is enabled.
+
+    Raises:
+        Unauthenticated, Unauthorized, AccountUnknown.
+        OwnAccount: nobody disables oneself, so that an administrator remains.
+    """
+    own = require_admin(actor)
+    account = find_account(its.accounts, name)
+    if account.id == own.id:
+        raise Conflict("OwnAccount", "nobody disables oneself; another administrator can")
+    add_facts(account=account.name)
+    its.accounts.set_disabled(account.id, its.clock())
+    return account
+
+
+def enable(its: Administration, actor: Actor, name: str) -> Account:
+    """Enable an account again. Raises `Unauthenticated`, `Unauthorized`, `AccountUnknown`."""
+    _require_session(actor)
+    account = find_account(its.accounts, name)
+    add_facts(account=account.name)
+    its.accounts.set_disabled(account.id, None)
+    return account
+
+
 def revoke_token_of(its: Administration, actor: Actor, name: str, token: str) -> None:
     """Revoke a token of an account, permanently. Raises the errors of `one_account`, and
     `TokenNotFound`."""
@@ -341,5 +383,6 @@ def _shown(its: Administration, account: Account) -> dict[str, Any]:
         "name": account.name,
         "id": account.id,
         "isAdmin": account.is_admin,
+        "disabledAt": str(account.disabled_at) if account.disabled_at else None,
         "hasPassword": its.accounts.find_password(account.id) is not None,
     }

@@ -31,7 +31,7 @@ from ..auth.passwords import (
     hash_password,
     verify_password,
 )
-from .accounts import set_password
+from .accounts import account_disabled, set_password
 
 MAX_DEVICE_LOGINS = 2_000
 """Most command lines that may wait for their users at a time."""
@@ -175,7 +175,7 @@ def check_password(passwords: Passwords, login: str, password: str, address: str
     as that of a wrong password.
 
     Raises:
-        CredentialsRejected, TooManyAttempts.
+        CredentialsRejected, TooManyAttempts, AccountDisabled.
     """
     passwords.throttle.enter(login, address)
     if len(login) > MAX_LOGIN_CHARS or len(password) > MAX_PASSWORD_CHARS:
@@ -187,6 +187,8 @@ def check_password(passwords: Passwords, login: str, password: str, address: str
         raise CredentialsRejected
     if not verify_password(password, stored.text):
         raise CredentialsRejected
+    if account.disabled_at is not None:  # whoever knows the password may know this as well
+        raise account_disabled(account)
     passwords.throttle.succeeded(login, address)
     return account
 
@@ -262,7 +264,10 @@ def poll_device(devices: Devices, code: str) -> Grant:
     taken = logins.take(key)
     if taken is None or taken.account is None:
         raise device_grant_refused("invalid_grant")
-    return begin_session(devices.sessions, devices.accounts.account(taken.account))
+    account = devices.accounts.account(taken.account)
+    if account.disabled_at is not None:
+        raise device_grant_refused("access_denied")
+    return begin_session(devices.sessions, account)
 
 
 def find_waiting(devices: Devices, code: str) -> DeviceLogin | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from odf_protocol.errors import BadInput, NotFound, Refused
@@ -13,9 +15,12 @@ from ..auth.access import Unauthenticated, refuse_bad_token
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..http.answers import JsonAnswer
-from ..http.deps import AccessDep, ActorDep, SettingsDep, StoresDep
+from ..http.deps import AccessDep, ActorDep, SettingsDep, StoresDep, wired
 from ..setting_groups.words import Tenancy
-from .accounts import find_account
+from . import accounts
+from .accounts import Administration, find_account
+
+AdministrationDep = Annotated[Administration, Depends(wired(Administration))]
 
 router = APIRouter(tags=["identity"])
 
@@ -39,6 +44,20 @@ def account_by_name(name: str, stores: StoresDep, actor: ActorDep) -> Response:
         raise Unauthenticated
     found = find_account(stores.accounts, name)
     return JsonAnswer({"id": found.id, "accountName": found.name})
+
+
+@router.put("/accounts/{name}/disabled", status_code=204, summary="Disable an account")
+def disable(name: str, its: AdministrationDep, actor: ActorDep) -> Response:
+    """Refuse its tokens and sessions from now on. Requires an administrator, and not itself."""
+    accounts.disable(its, actor, name)
+    return Response(status_code=204)
+
+
+@router.delete("/accounts/{name}/disabled", status_code=204, summary="Enable an account again")
+def enable(name: str, its: AdministrationDep, actor: ActorDep) -> Response:
+    """Requires the session of an administrator, not a token."""
+    accounts.enable(its, actor, name)
+    return Response(status_code=204)
 
 
 @router.get("/platform/token/validate", summary="Whether the token is valid")

@@ -1,8 +1,9 @@
 """Actors: turn the Authorization header into the actor that sends a request.
 
 There are two kinds of token: access tokens (`ka_…`), and sessions of users who logged in.
-A well-formed token that is unknown, revoked or expired is no error here: its bearer becomes
-an anonymous actor with a reason, and the dataset layer decides (see `access`).
+A well-formed token that is unknown, revoked or expired, or whose account is disabled, is no error
+here: its bearer becomes an anonymous actor with a reason, and the dataset layer decides (see
+`access`).
 Source: transfer protocol, common HTTP rules.
 
 Session tokens: JSON Web Tokens (RFC 7519) signed with HMAC-SHA256 by a secret of the node.
@@ -317,8 +318,11 @@ def _by_token(bearer: str, accounts: Identities, now: Instant, roles_of: RolesOf
         return Actor(reason=Reason.INVALID, bearer=bearer)
     if stored.expires_at is not None and stored.expires_at <= now:
         return Actor(reason=Reason.EXPIRED, bearer=bearer)
+    account = accounts.account(stored.account)
+    if account.disabled_at is not None:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
     return Actor(
-        accounts.account(stored.account),
+        account,
         stored.scopes,
         bearer=bearer,
         reach=stored.reach,
@@ -340,6 +344,8 @@ def _by_session(
     try:
         account = accounts.account(session.account)
     except AccountNotFound:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    if account.disabled_at is not None:
         return Actor(reason=Reason.INVALID, bearer=bearer)
     password = accounts.find_password(account.id)
     if password is not None and session.issued_s < password.changed_at.ns // NANOS:

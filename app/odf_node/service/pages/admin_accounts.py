@@ -97,10 +97,21 @@ def _revoke(given: Views, actor: Actor, request: Request, form: Form) -> Respons
     return redirect(given, f"{PATH}/{quote(name)}")
 
 
+def _disable(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    its, name = part_of(request, Administration), request.path_params["name"]
+    change = accounts.enable if form.get("enable") == "yes" else accounts.disable
+    try:
+        change(its, actor, name)
+    except Conflict as error:
+        return _one_page(given, actor, request, error)
+    return redirect(given, f"{PATH}/{quote(name)}")
+
+
 ROUTES = (
     Route(PATH, shown(_list), methods=["GET"]),
     Route(PATH, posted(_make, is_costly=True), methods=["POST"]),
     Route(ONE, shown(_one), methods=["GET"]),
     Route(ONE + "/password", posted(_password, is_costly=True), methods=["POST"]),
+    Route(ONE + "/disabled", posted(_disable), methods=["POST"]),
     Route(ONE + "/revoke", posted(_revoke), methods=["POST"]),
 )

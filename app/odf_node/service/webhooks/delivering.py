@@ -270,6 +270,8 @@ def _still_readable(delivering: Delivering, webhook: Webhook) -> DatasetEntry | 
             account = reader.accounts.account(webhook.account)
         except AccountNotFound:
             return None
+        if account.disabled_at is not None:
+            return None
         roles = reader.roles.of_account(webhook.account)
     actor = Actor(account, frozenset(Scope), roles=roles)
     return entry if delivering.access.may_read(actor, entry) else None

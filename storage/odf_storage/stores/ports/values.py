@@ -264,6 +264,8 @@ class Account:
     id: AccountId
     name: str
     is_admin: bool = False
+    disabled_at: Instant | None = None
+    """Since when nobody may act as this account; None: it is enabled."""
 
 
 class Scope(StrEnum):

@@ -68,9 +68,10 @@ class Identities:
 class AccountStore(Identities):
     """Accounts, whose names are compared case-insensitively, and the hashes of their tokens.
 
-    `put_account` adds or changes an account; it raises `AccountNameTaken` if another account has
-    the name. `set_password` raises `AccountNotFound`. `put_token` raises `TokenIdTaken` for a
-    known id. `revoke_token` raises `TokenNotFound`; revoking a token again changes nothing.
+    `put_account` adds or changes an account, and leaves a disabled one disabled; it raises
+    `AccountNameTaken` if another account has the name. `set_disabled` and `set_password` raise
+    `AccountNotFound`. `put_token` raises `TokenIdTaken` for a known id. `revoke_token` raises
+    `TokenNotFound`; revoking a token again changes nothing.
     """
 
     def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
@@ -90,6 +91,15 @@ class AccountStore(Identities):
                 db.execute(insert.on_conflict_do_update(index_elements=["id"], set_=columns))
         except sa.exc.IntegrityError:
             raise account_name_taken(account.name) from None
+
+    def set_disabled(self, account: AccountId, at: Instant | None) -> None:
+        """Disable an account, or enable it with None. One that is disabled stays so since then."""
+        self.account(account)
+        change = sa.update(accounts).where(accounts.c.id == account).values(disabled_at=at)
+        if at is not None:
+            change = change.where(accounts.c.disabled_at.is_(None))
+        with writing(self._engine) as db:
+            db.execute(change)
 
     def find_account(self, name: str) -> Account | None:
         return self._find(accounts.c.name_folded, name.lower())
@@ -147,7 +157,12 @@ class AccountStore(Identities):
 
 
 def _account_of(row: sa.RowMapping) -> Account:
-    return Account(id=AccountId(row["id"]), name=row["name"], is_admin=row["is_admin"])
+    return Account(
+        id=AccountId(row["id"]),
+        name=row["name"],
+        is_admin=row["is_admin"],
+        disabled_at=row["disabled_at"],
+    )
 
 
 def _row_of(token: Token) -> dict[str, object]:

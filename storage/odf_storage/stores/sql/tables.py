@@ -239,6 +239,7 @@ accounts = sa.Table(
     sa.Column("name", sa.String(NAME_CHARS), nullable=False),
     sa.Column("name_folded", sa.String(NAME_CHARS), nullable=False, unique=True),
     sa.Column("is_admin", sa.Boolean, nullable=False),
+    sa.Column("disabled_at", InstantColumn),
 )
 
 tokens = sa.Table(
