@@ -167,7 +167,7 @@ class LogKeeper:
         for _ in range(ATTEMPTS):
             state = log.state()
             found = None if state is None else self._map(state)
-            if state is not None and (state.map_leaf is None or found is not None):
+            if state is not None and found is not None:
                 return self._shown(entry, logged, state, found)
         raise self._moving()
 
@@ -191,7 +191,7 @@ class LogKeeper:
         )
 
     def _shown(
-        self, entry: DatasetEntry, logged: LoggedHead, state: LogState, found: HeadMap | None
+        self, entry: DatasetEntry, logged: LoggedHead, state: LogState, found: HeadMap
     ) -> dict[str, Any]:
         log, nodes = self.stores.head_log, self.stores.head_log.nodes(state.size)
         path = tuple(inclusion_path(logged.newest, state.size, nodes))
@@ -200,17 +200,18 @@ class LogKeeper:
             "leaf": log.entry(logged.newest).decode(),
             "proof": str(proof),
             "salt": encoded(self.salt_of(entry.id)),
-            "map": None if found is None else self._place(found, entry.id, state.size, nodes),
+            "last": self._leaf(state.size - 1, state.size, nodes),
+            "map": self._place(found, entry.id, state.size, nodes),
         }
+
+    def _leaf(self, index: int, size: int, nodes: Nodes) -> dict[str, Any]:
+        """Return a leaf with its path to the root."""
+        path = list(map(encoded, inclusion_path(index, size, nodes)))
+        return {"leaf": self.stores.head_log.entry(index).decode(), "index": index, "path": path}
 
     def _place(self, found: HeadMap, dataset: DatasetId, size: int, nodes: Nodes) -> dict[str, Any]:
         """Return the leaf of a map, and the record of the dataset in it, with their paths."""
-        shown = {
-            "leaf": self.stores.head_log.entry(found.leaf).decode(),
-            "index": found.leaf,
-            "path": list(map(encoded, inclusion_path(found.leaf, size, nodes))),
-            "record": None,
-        }
+        shown = {**self._leaf(found.leaf, size, nodes), "record": None}
         place = found.places.get(dataset)
         if place is None:
             return shown
