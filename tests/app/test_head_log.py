@@ -38,6 +38,17 @@ def keeper(service: Service) -> LogKeeper:
     return service.node.part(LogKeeper)
 
 
+def signs(service: Service) -> None:
+    """Have all signed, and kept beside the objects, whoever did it."""
+
+    def is_kept() -> bool:
+        keeper(service).bring_up()
+        kept = kept_beside(service.node.stores).read("checkpoint", most=10_000)
+        return kept is not None and kept.raw.decode() == keeper(service).checkpoint()
+
+    wait_until(is_kept, "the checkpoint beside the objects")
+
+
 def key_of(service: Service) -> NoteKey:
     return NoteKey(ORIGIN, service.node.signing_keys.active.public)
 
@@ -145,7 +156,7 @@ def test_a_private_dataset_has_no_name_in_the_log_but_for_its_readers(service: S
 def test_a_log_that_is_smaller_than_what_was_signed_is_not_signed(service: Service):
     chain = seeded()
     service.keep(chain)
-    keeper(service).bring_up()
+    signs(service)
     before = keeper(service).checkpoint()
     _restored_to_nothing(service)
     service.keep(seeded(), "kamu/later")
@@ -160,14 +171,14 @@ def test_a_log_that_is_smaller_than_what_was_signed_is_not_signed(service: Servi
 
 def test_a_log_with_another_beginning_than_what_was_signed_is_not_signed(service: Service):
     service.keep(seeded())
-    keeper(service).bring_up()
+    signs(service)
     _restored_to_nothing(service)
     kept = kept_beside(service.node.stores).read("checkpoint", most=10_000)
     assert kept is not None
     kept_beside(service.node.stores).delete(["checkpoint"])
     for number in range(3):
         service.keep(seeded(), f"kamu/d{number}")
-    keeper(service).bring_up()
+    signs(service)
     kept_beside(service.node.stores).put("checkpoint", [kept.raw])
     service.keep(seeded(), "kamu/more")
     with refusing("LogWentBack"):
@@ -176,7 +187,7 @@ def test_a_log_with_another_beginning_than_what_was_signed_is_not_signed(service
 
 def test_an_accepted_gap_is_a_leaf_and_the_log_goes_on(service: Service):
     service.keep(seeded())
-    keeper(service).bring_up()
+    signs(service)
     lost = Checkpoint.parse(Note.parse(keeper(service).checkpoint().encode()).text)
     _restored_to_nothing(service)
     _run(service, "head-log", "resume", "--accept-gap")
@@ -190,7 +201,7 @@ def test_an_accepted_gap_is_a_leaf_and_the_log_goes_on(service: Service):
 
 def test_a_log_without_a_gap_needs_not_be_resumed(service: Service):
     service.keep(seeded())
-    keeper(service).bring_up()
+    signs(service)
     assert "NoGap" in _run(service, "head-log", "resume", "--accept-gap", "--json")
     assert keeper(service).checkpoint() in _run(service, "head-log", "show") + "\n"
 
@@ -202,11 +213,11 @@ def _run(service: Service, *words: str) -> str:
 
 def test_a_service_that_died_before_it_kept_what_it_signed_goes_on(service: Service):
     service.keep(seeded())
-    keeper(service).bring_up()
+    signs(service)
     old = kept_beside(service.node.stores).read("checkpoint", most=10_000)
     assert old is not None
     service.keep(seeded(), "kamu/more")
-    keeper(service).bring_up()
+    signs(service)
     kept_beside(service.node.stores).put("checkpoint", [old.raw])
     service.keep(seeded(), "kamu/most")
     keeper(service).bring_up()

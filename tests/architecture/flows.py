@@ -269,9 +269,8 @@ def files_of_flows(folder: Path) -> dict[str, set[str]]:
     sys.setprofile(called)
     found: dict[str, set[str]] = {}
     try:
-        with serving(
-            folder / "node", follow_inputs=False
-        ) as service:  # its jobs are no part of a post
+        beside = {"follow_inputs": False, "log_rest_s": 3600.0}  # no part of a post
+        with serving(folder / "node", **beside) as service:
             service.node.queries.nursery.command = called.beside.command
             flows = Flows(service, folder)
             for before, flow in flows.plays().values():

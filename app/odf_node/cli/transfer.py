@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -25,7 +25,7 @@ from odf_protocol.codec.manifests import (
     load_documents,
     to_yaml,
 )
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, Damaged
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
@@ -41,6 +41,10 @@ from ..client.sync import mirror_at
 from ..client.targets import read_address, write_address
 from .output import json_option, print_json, progress_bars
 from .tokens import any_token, token_at, tokens_of
+from .trust import looked_up, trust_options
+
+if TYPE_CHECKING:
+    from ..client.trust import Finding
 
 _alias_option = click.option(
     "--no-alias", is_flag=True, help="Do not note in the folder where this went, or came from."
@@ -72,6 +76,7 @@ _visibility_option = click.option(
 )
 @_visibility_option
 @_alias_option
+@trust_options
 @any_token
 @json_option
 def pull(
@@ -83,6 +88,8 @@ def pull(
     source_token: str | None,
     visibility: str,
     no_alias: bool,
+    fresh: str | None,
+    policy: Path | None,
     token: str | None,
     as_json: bool,
 ) -> None:
@@ -128,7 +135,34 @@ def pull(
     for outcome in _mirrored(once, every) if mirror else (once(),):
         if not no_alias and into.path is not None:
             note_remotes(into.path, pull=address.location)
-        _print_data(outcome_data(outcome), as_json=as_json)
+        found = _logged(address.location, into, outcome, address.token, fresh, policy)
+        logged = {} if found is None else {"log": found.to_data()}
+        _print_data({**outcome_data(outcome), **logged}, as_json=as_json)
+        if found is not None and not as_json:
+            click.echo(found.text)
+        if found is not None and found.is_alarm:
+            raise Damaged("LogContradicted", found.text, **found.to_data())
+
+
+def _logged(
+    source: Location,
+    into: Location,
+    outcome: Outcome,
+    token: str | None,
+    fresh: str | None,
+    policy: Path | None,
+) -> Finding | None:
+    """Check the head of a folder that was pulled from a node against the log of that node."""
+    if not source.base or into.path is None:
+        return None
+    from ..client.trust import LogMemory
+
+    memory = LogMemory()
+    dataset = memory.dataset(source.base)
+    if dataset is None:
+        dataset = ChainReader(FolderRepository(into.path)).dataset(outcome.new_head)
+        memory.keep_dataset(source.base, dataset)
+    return looked_up(source, dataset, outcome.new_head, token, fresh=fresh, policy=policy)
 
 
 def _followed(folder: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads.verify_job import answer_of, answer_text, report_text
 
@@ -28,9 +29,15 @@ from ..client.targets import read_address
 from .ingest import dataset_base, job_progress
 from .output import DAMAGED, json_option, print_json, stepwise
 from .tokens import any_token, token_at, tokens_of
+from .trust import looked_up, trust_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from odf_storage.datasets.job_payloads.verify_job import VerifyReport
     from odf_storage.datasets.verify.run import Interval
+
+    from ..client.trust import Finding
 
 
 NODES_HEAL = "--heal is for a folder; a node heals what it has by itself"
@@ -102,6 +109,7 @@ RECURSIVE_GOES_WITH_REPLAY = "--recursive goes with --replay: a folder does not 
     help="First fetch damaged and missing files from the addresses in DIR/.remotes.json.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print a line for each data block.")
+@trust_options
 @any_token
 @json_option
 @click.pass_context
@@ -117,10 +125,15 @@ def verify(
     recursive: bool,
     heal: bool,
     verbose: bool,
+    fresh: str | None,
+    policy: Path | None,
     token: str | None,
     as_json: bool,
 ) -> None:
     """Check every block, rule, file and row of DATASET.
+
+    For a dataset on a node, the command also checks the head against the node's log of heads, and
+    says what it found: confirmed, unwitnessed, stale, rolled back, split view or unlogged.
 
     With --heal, the command first fetches damaged and missing files of DIR, by hash, from the
     addresses in DIR/.remotes.json: where DIR was pushed to, the last one first, then where it was
@@ -157,12 +170,31 @@ def verify(
 
             notes = (*report.notes, *changelog_notes(repository))
             report = replace(report, notes=notes)
+    found = _logged(where, token, report, fresh=fresh, policy=policy)
     if as_json:
-        print_json({**report.to_data(), **({"healed": healed} if heal else {})})
+        more = {"healed": healed} if heal else {}
+        print_json({**report.to_data(), **more, **({"log": found.to_data()} if found else {})})
     else:
-        for line in (*map(healed_text, healed), report_text(report, verbose=verbose)):
+        lines = (*map(healed_text, healed), report_text(report, verbose=verbose))
+        for line in (*lines, *([found.text] if found else [])):
             click.echo(line)
-    ctx.exit(0 if report.ok else DAMAGED)
+    ctx.exit(0 if report.ok and not (found and found.is_alarm) else DAMAGED)
+
+
+def _logged(
+    where: str,
+    token: str | None,
+    report: VerifyReport,
+    *,
+    fresh: str | None,
+    policy: Path | None,
+) -> Finding | None:
+    """Check the head that was verified against the log of its node."""
+    if report.dataset_id is None:
+        return None
+    dataset, head = DatasetId.parse(report.dataset_id), Multihash.parse(report.head)
+    location = Location.parse(where)
+    return looked_up(location, dataset, head, token, fresh=fresh, policy=policy)
 
 
 def _refuse(given: set[str], *, metadata_only: bool) -> None:

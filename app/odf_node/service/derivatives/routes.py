@@ -199,10 +199,11 @@ class Follower:
         *,
         poll_s: float,
         topic: Topic = Topic.ENDED,
+        least_rest_s: float = SHORTEST_PAUSE_S,
         longest_rest_s: float = LONGEST_REST_S,
     ) -> None:
         self._wake_up, self._look, self._poll_s, self._topic = wake_up, look, poll_s, topic
-        self._longest_rest_s = longest_rest_s
+        self._least_rest_s, self._longest_rest_s = least_rest_s, longest_rest_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 

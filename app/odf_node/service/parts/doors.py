@@ -117,6 +117,7 @@ def parts_of_trust(node: FeatureParts) -> Iterator[object]:
         salts=node.stores.accounts.secret(SALTS, node.random(SALTS_BYTES)),
         public_url=settings.public_url,
         map_s=node.part(TrustSettings).heads_map_s,
+        path="../log" if settings.tenancy is Tenancy.SINGLE else "../../log",
         clock=node.clock,
     )
 
@@ -130,7 +131,7 @@ def runners_of_trust(node: FeatureParts) -> Iterator[Follower]:
         runner.look,
         poll_s=node.settings.poll_s,
         topic=Topic.MOVED,
-        longest_rest_s=LOG_REST_S,
+        least_rest_s=LOG_REST_S,
     )
 
 

@@ -97,6 +97,8 @@ class LogKeeper:
     """The secret of which the salts of private datasets are made."""
     public_url: str | None
     map_s: float
+    path: str
+    """Where the log lies, seen from the address of a dataset."""
     clock: Clock
 
     @cached_property
@@ -199,6 +201,7 @@ class LogKeeper:
         return {
             "leaf": log.entry(logged.newest).decode(),
             "proof": str(proof),
+            "log": self.path,
             "salt": encoded(self.salt_of(entry.id)),
             "last": self._leaf(state.size - 1, state.size, nodes),
             "map": self._place(found, entry.id, state.size, nodes),

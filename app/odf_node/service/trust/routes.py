@@ -15,8 +15,8 @@ from ..http.answers import JsonAnswer
 from ..http.deps import ReadableDep, wired
 from .log import LogKeeper
 
-LOG_REST_S = 1.0
-"""Longest rest between two checkpoints while heads move."""
+LOG_REST_S = 0.9
+"""Rest between two checkpoints while heads move: one signature and one sync for many moves."""
 NEVER_CACHED = {"cache-control": "no-store"}
 FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
 LogDep = Annotated[LogKeeper, Depends(wired(LogKeeper))]
