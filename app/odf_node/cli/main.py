@@ -168,7 +168,7 @@ COMMANDS = {
     "db": ("odf_node.cli.upkeep:db", "Bring a node's database up to date."),
     "trust": ("odf_node.cli.trust:trust", "Show and forget the logs of nodes you have seen."),
     "evidence": ("odf_node.cli.trust:evidence", "Check a file that says that a log lied."),
-    "head-log": ("odf_node.cli.trust:head_log", "Show and resume the signed log of heads."),
+    "head-log": ("odf_node.cli.upkeep:head_log", "Show and resume the signed log of heads."),
     "lineage": (
         "odf_node.cli.read:lineage",
         "Show what a dataset is made of, and what of it.",

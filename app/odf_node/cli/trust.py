@@ -1,7 +1,4 @@
-"""`odf-node head-log`: the log of heads of a node, on its machine.
-
-`odf-node trust` and `evidence`: the logs of other nodes, which commands remember.
-"""
+"""`odf-node trust` and `evidence`: the logs of nodes, which commands check heads against."""
 
 from __future__ import annotations
 
@@ -11,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from odf_protocol.errors import BadInput, Conflict, NotFound
+from odf_protocol.errors import BadInput, NotFound
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 
 from .output import DAMAGED, json_option, print_json
-from .upkeep import all_store_options, opened_stores, record_command
 
 if TYPE_CHECKING:
     from ..client.remotes import Location
@@ -96,7 +92,7 @@ def forget(node: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 @json_option
 def evidence(ctx: click.Context, file: Path, as_json: bool) -> None:
@@ -121,55 +117,3 @@ def evidence(ctx: click.Context, file: Path, as_json: bool) -> None:
         click.echo(f"{found.word}: {found.why} ({signed})")
         click.echo(f"proven: {proven}" if proven else "not proven by this file alone: ask the log")
     ctx.exit(DAMAGED if proven else 0)
-
-
-@click.group("head-log")
-def head_log() -> None:
-    """Show and resume the log of heads of a node, on its machine."""
-
-
-@head_log.command()
-@all_store_options
-def show(as_json: bool, **where: Any) -> None:
-    """Print the newest checkpoint, and whether the database continues what was signed."""
-    from ..service.trust.log import lost_checkpoint
-
-    with opened_stores(where) as (stores, _):
-        state, lost = stores.head_log.state(), lost_checkpoint(stores)
-    checkpoint = "" if state is None else state.checkpoint
-    if as_json:
-        print_json(
-            {"checkpoint": checkpoint or None, "lostSize": None if lost is None else lost.size}
-        )
-        return
-    click.echo(checkpoint.rstrip("\n") or "nothing was signed yet")
-    if lost is not None:
-        click.echo(
-            f"the node signed a log of {lost.size} leaves, which this database does not continue; "
-            "nothing is signed until you run: odf-node head-log resume --accept-gap"
-        )
-
-
-@head_log.command()
-@click.option(
-    "--accept-gap", is_flag=True, required=True, help="The lost end of the log stays lost."
-)
-@all_store_options
-def resume(accept_gap: bool, as_json: bool, **where: Any) -> None:  # noqa: ARG001 - required
-    """Let a node sign again after a backup of its database was restored.
-
-    The log gets a leaf that tells of the gap. Clients that saw a lost checkpoint will say `rolled
-    back`, and they are right: heads that the node had signed are gone.
-    """
-    from odf_protocol.trust.notes import encoded
-
-    from ..service.trust.log import lost_checkpoint
-
-    with opened_stores(where) as (stores, _):
-        lost = lost_checkpoint(stores)
-        if lost is None:
-            raise Conflict("NoGap", "the database continues what was signed; nothing is to be done")
-        stores.head_log.accept_gap(lost.size, lost.root)
-        record_command(stores, "log.resume", size=lost.size, root=encoded(lost.root))
-    said = f"the gap up to {lost.size} leaves is accepted; a running node signs at its next move"
-    print_json({"acceptedSize": lost.size}) if as_json else click.echo(said)

@@ -1,4 +1,4 @@
-"""`odf-node index`, `fsck`, `gc`, `db`: maintain a node's stores, on its machine.
+"""`odf-node index`, `fsck`, `gc`, `db`, `head-log`: maintain a node's stores, on its machine.
 
 Audit entries of commands that run on the machine of the node.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from odf_protocol.errors import BadInput, Unavailable
+from odf_protocol.errors import BadInput, Conflict, Unavailable
 from odf_protocol.identity import DatasetRef
 from odf_storage.datasets.node.naming import dataset_ref
 from odf_storage.runtime.clock import parse_duration, system_clock
@@ -45,7 +45,7 @@ MAX_LINE = 1000
 SHOW_EVERY = 100
 
 
-def all_store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         json_option,
         click.option("--objects-url", help="The node's object store, if not the data folder."),
@@ -97,7 +97,7 @@ def index() -> None:
     type=click.IntRange(0, 256),
     help="Processes, or for a bucket threads, that read ahead; 0 reads as it goes.",
 )
-@all_store_options
+@_store_options
 def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> None:
     """Rebuild the index from the objects, in a database without datasets.
 
@@ -174,7 +174,7 @@ def _compare(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
     help="Write again what the index knows (heads, aliases, blocks), heal other objects from "
     "copies, and have those of derivatives and mirrors made or fetched again.",
 )
-@all_store_options
+@_store_options
 def fsck(
     only: tuple[str, ...],
     quick: bool,
@@ -251,7 +251,7 @@ def _finding(item: Any) -> str:
     metavar="TIME",
     help="Leave what is younger alone: 24h, 90m, 2d; one hour at least.",
 )
-@all_store_options
+@_store_options
 def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
     """Remove objects that no chain names: orphans, old chains, abandoned uploads and first pushes.
 
@@ -323,12 +323,67 @@ def db() -> None:
 
 
 @db.command()
-@all_store_options
+@_store_options
 def migrate(as_json: bool, **where: Any) -> None:
     """Migrate the schema, as `serve` does when it starts. Several processes may migrate at once."""
     with _stores(where, expected=any_folder, migrate=True):
         pass
     print_json({"migrated": True}) if as_json else click.echo("the database is up to date")
+
+
+# --- head-log -------------------------------------------------------------------------------
+
+
+@click.group("head-log")
+def head_log() -> None:
+    """Show and resume the log of heads of a node, on its machine."""
+
+
+@head_log.command()
+@_store_options
+def show(as_json: bool, **where: Any) -> None:
+    """Print the newest checkpoint, and whether the database continues what was signed."""
+    from ..service.trust.log import lost_checkpoint
+
+    with opened_stores(where) as (stores, _):
+        state, lost = stores.head_log.state(), lost_checkpoint(stores)
+    checkpoint = "" if state is None else state.checkpoint
+    if as_json:
+        print_json(
+            {"checkpoint": checkpoint or None, "lostSize": None if lost is None else lost.size}
+        )
+        return
+    click.echo(checkpoint.rstrip("\n") or "nothing was signed yet")
+    if lost is not None:
+        click.echo(
+            f"the node signed a log of {lost.size} leaves, which this database does not continue; "
+            "nothing is signed until you run: odf-node head-log resume --accept-gap"
+        )
+
+
+@head_log.command()
+@click.option(
+    "--accept-gap", is_flag=True, required=True, help="The lost end of the log stays lost."
+)
+@_store_options
+def resume(accept_gap: bool, as_json: bool, **where: Any) -> None:  # noqa: ARG001 - required
+    """Let a node sign again after a backup of its database was restored.
+
+    The log gets a leaf that tells of the gap. Clients that saw a lost checkpoint will say `rolled
+    back`, and they are right: heads that the node had signed are gone.
+    """
+    from odf_protocol.trust.notes import encoded
+
+    from ..service.trust.log import lost_checkpoint
+
+    with opened_stores(where) as (stores, _):
+        lost = lost_checkpoint(stores)
+        if lost is None:
+            raise Conflict("NoGap", "the database continues what was signed; nothing is to be done")
+        stores.head_log.accept_gap(lost.size, lost.root)
+        record_command(stores, "log.resume", size=lost.size, root=encoded(lost.root))
+    said = f"the gap up to {lost.size} leaves is accepted; a running node signs at its next move"
+    print_json({"acceptedSize": lost.size}) if as_json else click.echo(said)
 
 
 # --- parsing and printing -------------------------------------------------------------------
