@@ -48,10 +48,6 @@ MAX_EVIDENCE_BYTES = 1024 * 1024
 CONTRADICTIONS = (Word.ROLLED_BACK, Word.SPLIT_VIEW)
 
 
-class NotRemembered(Notice):
-    """The next command will not notice if a log went back."""
-
-
 class KnownLog(msgspec.Struct, frozen=True, kw_only=True):
     """The key of a log, and the newest checkpoint of it that was seen."""
 
@@ -139,7 +135,7 @@ class LogMemory:
             write_file(self._path, known)
         except OSError as unwritable:
             why = f"{self._path} cannot be written ({unwritable}), so logs are not remembered"
-            warnings.warn(NotRemembered(why), stacklevel=2)
+            warnings.warn(Notice(why), stacklevel=2)
 
     def write_evidence(self, evidence: Evidence) -> Path:
         raw = msgspec.json.encode(evidence)

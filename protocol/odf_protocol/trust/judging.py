@@ -13,7 +13,7 @@ Only a contradiction of what was signed is an alarm; a reset or a compaction is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeGuard
 
@@ -96,14 +96,6 @@ class Verdict:
     """The newest time within what was signed, in seconds since 1970."""
 
 
-class _Contradiction(Exception):
-    """Ends the judgement with a word. It never leaves this module."""
-
-    def __init__(self, word: Word, why: str, against: Note | None = None) -> None:
-        super().__init__(why)
-        self.word, self.why, self.against = word, why, against
-
-
 Between = Callable[[int, int], Sequence[bytes]]
 """Fetches the path that shows that a log of one size begins that of another."""
 
@@ -136,77 +128,82 @@ def judge(
             "key, forget the old one with `odf-node trust forget`",
             key=str(seen.key),
         )
-    try:
-        _follows(checkpoint, seen.note, between)
-        _is_logged(dataset, head, shown, proof, checkpoint)
-        newest_s = _is_newest(dataset, shown, proof.index, checkpoint, wanted.map_lag_s)
-    except _Contradiction as found:
-        return Verdict(word=found.word, why=found.why, note=note, against=found.against)
+    found = _follows(checkpoint, seen.note, between)
+    found = found or _is_logged(dataset, head, shown, proof, checkpoint)
+    newest = found or _is_newest(dataset, shown, proof.index, checkpoint, wanted.map_lag_s)
+    if isinstance(newest, Verdict):
+        return replace(newest, note=note)
     cosigned = {key: line for key, line in signed.items() if key != seen.key}
-    return _aged(cosigned, note, wanted, newest_s, now_s)
+    return _aged(cosigned, note, wanted, newest, now_s)
 
 
-def _follows(checkpoint: Checkpoint, seen: Note | None, between: Between) -> None:
-    """Check that the log continues the one that was seen before."""
+def _follows(checkpoint: Checkpoint, seen: Note | None, between: Between) -> Verdict | None:
+    """Return what speaks against it that the log continues the one that was seen before."""
     if seen is None:
-        return
+        return None
     old = Checkpoint.parse(seen.text)
     if checkpoint.size < old.size:
-        raise _Contradiction(
-            Word.ROLLED_BACK,
-            f"the log has {checkpoint.size} leaves, and it had {old.size} before",
-            seen,
+        return Verdict(
+            word=Word.ROLLED_BACK,
+            why=f"the log has {checkpoint.size} leaves, and it had {old.size} before",
+            against=seen,
         )
     try:
         path = between(old.size, checkpoint.size)
     except BadInput:  # what the node gives instead of the path is none
         path = [b""]
     if not is_continued(old.size, checkpoint.size, path, old_root=old.root, root=checkpoint.root):
-        raise _Contradiction(
-            Word.SPLIT_VIEW,
-            f"this log of {checkpoint.size} leaves is not shown to continue the one of {old.size}",
-            seen,
+        return Verdict(
+            word=Word.SPLIT_VIEW,
+            why=f"this log of {checkpoint.size} leaves is not shown to continue that of {old.size}",
+            against=seen,
         )
+    return None
 
 
 def _is_logged(
     dataset: DatasetId, head: Multihash, shown: HeadProof, proof: LogProof, checkpoint: Checkpoint
-) -> None:
-    """Check that the leaf is of this head, and in the log."""
+) -> Verdict | None:
+    """Return what speaks against it that the log has this head."""
     entry = shown.leaf.encode()
     record = read_record(entry)
     if not is_included(proof.index, checkpoint.size, leaf_hash(entry), proof.path, checkpoint.root):
-        raise _Contradiction(Word.UNLOGGED, "the log does not have the leaf that is shown")
+        return Verdict(word=Word.UNLOGGED, why="the log does not have the leaf that is shown")
     if not _is_of(record, dataset, shown) or record.block != head:
-        raise _Contradiction(Word.UNLOGGED, f"the log does not have the head {head}")
+        return Verdict(word=Word.UNLOGGED, why=f"the log does not have the head {head}")
+    return None
 
 
 def _is_newest(
     dataset: DatasetId, shown: HeadProof, index: int, checkpoint: Checkpoint, lag_s: float
-) -> float:
-    """Check the leaf against the newest map; return the newest time that the log tells."""
+) -> float | Verdict:
+    """Return the newest time that the log tells, or what the newest map says against the head."""
     mapped, last = shown.map, shown.last
     record, end = _within(mapped, checkpoint), _within(last, checkpoint)
+    if record is None or end is None:
+        return Verdict(word=Word.UNLOGGED, why="the log does not have a leaf that is shown")
     if not isinstance(record, MapRecord) or last.index != checkpoint.size - 1:
-        raise _Contradiction(Word.UNLOGGED, "the log shows no map of its heads")
+        return Verdict(word=Word.UNLOGGED, why="the log shows no map of its heads")
     newest_s = max(record.at.ns, end.at.ns) / NANOS
     if (end.at.ns - record.at.ns) / NANOS > lag_s:
-        raise _Contradiction(
-            Word.ROLLED_BACK, f"the log went on for more than {lag_s:.0f} s after the map shown"
+        return Verdict(
+            word=Word.ROLLED_BACK,
+            why=f"the log went on for more than {lag_s:.0f} s after the map shown",
         )
     if mapped.record is None:
         if index < mapped.index:
-            raise _Contradiction(Word.ROLLED_BACK, "the newest map of heads does not have it")
+            return Verdict(word=Word.ROLLED_BACK, why="the newest map of heads does not have it")
         return newest_s
     entry = mapped.record.encode()
     path = _path(mapped.record_path)
     if not is_included(
         mapped.record_index, record.count, leaf_hash(entry), path, record.root
     ) or not _is_of(read_record(entry), dataset, shown):
-        raise _Contradiction(Word.UNLOGGED, "the record shown is not in the map of heads")
+        return Verdict(word=Word.UNLOGGED, why="the record shown is not in the map of heads")
     if index < mapped.index and mapped.record != shown.leaf:
-        raise _Contradiction(
-            Word.ROLLED_BACK, "the newest map of heads, signed by the node, has a newer head"
+        return Verdict(
+            word=Word.ROLLED_BACK,
+            why="the newest map of heads, signed by the node, has a newer head",
         )
     return newest_s
 
@@ -238,16 +235,16 @@ def _aged(
 
 
 def _as(verdict: Verdict, word: Word, why: str) -> Verdict:
-    return Verdict(word=word, why=why, note=verdict.note, signed_s=verdict.signed_s)
+    return replace(verdict, word=word, why=why)
 
 
-def _within(one: Leaf, checkpoint: Checkpoint) -> Record:
+def _within(one: Leaf, checkpoint: Checkpoint) -> Record | None:
+    """Return the record of a leaf, or None if it is not in the log."""
     entry = one.leaf.encode()
     record = read_record(entry)
     path = _path(one.path)
-    if not is_included(one.index, checkpoint.size, leaf_hash(entry), path, checkpoint.root):
-        raise _Contradiction(Word.UNLOGGED, "the log does not have a leaf that is shown")
-    return record
+    is_in = is_included(one.index, checkpoint.size, leaf_hash(entry), path, checkpoint.root)
+    return record if is_in else None
 
 
 def _is_of(record: Record, dataset: DatasetId, shown: HeadProof) -> TypeGuard[HeadRecord]:
