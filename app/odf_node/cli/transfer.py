@@ -88,10 +88,9 @@ def pull(
     source_token: str | None,
     visibility: str,
     no_alias: bool,
-    fresh: str | None,
-    policy: Path | None,
     token: str | None,
     as_json: bool,
+    **wanted: Any,
 ) -> None:
     """Copy a dataset, or what is new in it, into the folder DIR.
 
@@ -135,13 +134,20 @@ def pull(
     for outcome in _mirrored(once, every) if mirror else (once(),):
         if not no_alias and into.path is not None:
             note_remotes(into.path, pull=address.location)
-        found = _logged(address.location, into, outcome, address.token, fresh, policy)
-        logged = {} if found is None else {"log": found.to_data()}
-        _print_data({**outcome_data(outcome), **logged}, as_json=as_json)
-        if found is not None and not as_json:
-            click.echo(found.text)
-        if found is not None and found.is_alarm:
-            raise Damaged("LogContradicted", found.text, **found.to_data())
+        found = _logged(address.location, into, outcome, address.token, **wanted)
+        _print_pulled(outcome, found, as_json=as_json)
+
+
+def _print_pulled(outcome: Outcome, found: Finding | None, *, as_json: bool) -> None:
+    """Print what was pulled, and what the log of its node says. Raise `LogContradicted`."""
+    logged = {} if found is None else {"log": found.to_data()}
+    _print_data({**outcome_data(outcome), **logged}, as_json=as_json)
+    if found is None:
+        return
+    if not as_json:
+        click.echo(found.text)
+    if found.is_alarm:
+        raise Damaged("LogContradicted", found.text, **found.to_data())
 
 
 def _logged(
@@ -149,8 +155,7 @@ def _logged(
     into: Location,
     outcome: Outcome,
     token: str | None,
-    fresh: str | None,
-    policy: Path | None,
+    **wanted: Any,
 ) -> Finding | None:
     """Check the head of a folder that was pulled from a node against the log of that node."""
     if not source.base or into.path is None:
@@ -162,7 +167,7 @@ def _logged(
     if dataset is None:
         dataset = ChainReader(FolderRepository(into.path)).dataset(outcome.new_head)
         memory.keep_dataset(source.base, dataset)
-    return looked_up(source, dataset, outcome.new_head, token, fresh=fresh, policy=policy)
+    return looked_up(source, dataset, outcome.new_head, token, **wanted)
 
 
 def _followed(folder: str) -> str:

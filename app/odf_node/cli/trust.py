@@ -24,7 +24,7 @@ def trust_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--policy",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            type=click.Path(path_type=Path),
             help="Witnesses that must have signed the log; default: `policy` in your settings.",
         ),
         click.option("--fresh", help="Refuse what was signed longer ago: 10m, 2h, 1d."),

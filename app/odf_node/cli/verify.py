@@ -32,8 +32,6 @@ from .tokens import any_token, token_at, tokens_of
 from .trust import looked_up, trust_options
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from odf_storage.datasets.job_payloads.verify_job import VerifyReport
     from odf_storage.datasets.verify.run import Interval
 
@@ -115,6 +113,7 @@ RECURSIVE_GOES_WITH_REPLAY = "--recursive goes with --replay: a folder does not 
 @click.pass_context
 def verify(
     ctx: click.Context,
+    /,
     where: str,
     metadata_only: bool,
     no_rows: bool,
@@ -125,10 +124,9 @@ def verify(
     recursive: bool,
     heal: bool,
     verbose: bool,
-    fresh: str | None,
-    policy: Path | None,
     token: str | None,
     as_json: bool,
+    **wanted: Any,
 ) -> None:
     """Check every block, rule, file and row of DATASET.
 
@@ -146,7 +144,7 @@ def verify(
     healed = healed_at(where, token) if heal and not replay else []
     token = token_at(where, token)
     combined = {"replay": replay, "changelog": changelog, "heal": heal, "recursive": recursive}
-    _refuse({name for name, given in combined.items() if given}, metadata_only=metadata_only)
+    _refuse({name for name in combined if combined[name]}, metadata_only=metadata_only)
     if replay:
         asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
         within = {"after": after, "upto": upto}
@@ -170,31 +168,42 @@ def verify(
 
             notes = (*report.notes, *changelog_notes(repository))
             report = replace(report, notes=notes)
-    found = _logged(where, token, report, fresh=fresh, policy=policy)
-    if as_json:
-        more = {"healed": healed} if heal else {}
-        print_json({**report.to_data(), **more, **({"log": found.to_data()} if found else {})})
-    else:
-        lines = (*map(healed_text, healed), report_text(report, verbose=verbose))
-        for line in (*lines, *([found.text] if found else [])):
-            click.echo(line)
+    found = _logged(where, token, report, **wanted)
+    healing = {"healed": healed} if heal else {}
+    _print(report, found, healing, as_json=as_json, verbose=verbose)
     ctx.exit(0 if report.ok and not (found and found.is_alarm) else DAMAGED)
+
+
+def _print(
+    report: VerifyReport,
+    found: Finding | None,
+    healing: dict[str, list[dict[str, Any]]],
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    if as_json:
+        print_json({**report.to_data(), **healing, **({"log": found.to_data()} if found else {})})
+        return
+    for file in healing.get("healed", ()):
+        click.echo(healed_text(file))
+    click.echo(report_text(report, verbose=verbose))
+    if found is not None:
+        click.echo(found.text)
 
 
 def _logged(
     where: str,
     token: str | None,
     report: VerifyReport,
-    *,
-    fresh: str | None,
-    policy: Path | None,
+    **wanted: Any,
 ) -> Finding | None:
     """Check the head that was verified against the log of its node."""
     if report.dataset_id is None:
         return None
     dataset, head = DatasetId.parse(report.dataset_id), Multihash.parse(report.head)
     location = Location.parse(where)
-    return looked_up(location, dataset, head, token, fresh=fresh, policy=policy)
+    return looked_up(location, dataset, head, token, **wanted)
 
 
 def _refuse(given: set[str], *, metadata_only: bool) -> None:
