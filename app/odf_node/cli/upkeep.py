@@ -45,7 +45,7 @@ MAX_LINE = 1000
 SHOW_EVERY = 100
 
 
-def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def all_store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         json_option,
         click.option("--objects-url", help="The node's object store, if not the data folder."),
@@ -97,7 +97,7 @@ def index() -> None:
     type=click.IntRange(0, 256),
     help="Processes, or for a bucket threads, that read ahead; 0 reads as it goes.",
 )
-@_store_options
+@all_store_options
 def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> None:
     """Rebuild the index from the objects, in a database without datasets.
 
@@ -174,7 +174,7 @@ def _compare(stores: Any, options: dict[str, Any]) -> tuple[Any, list[str]]:
     help="Write again what the index knows (heads, aliases, blocks), heal other objects from "
     "copies, and have those of derivatives and mirrors made or fetched again.",
 )
-@_store_options
+@all_store_options
 def fsck(
     only: tuple[str, ...],
     quick: bool,
@@ -251,7 +251,7 @@ def _finding(item: Any) -> str:
     metavar="TIME",
     help="Leave what is younger alone: 24h, 90m, 2d; one hour at least.",
 )
-@_store_options
+@all_store_options
 def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
     """Remove objects that no chain names: orphans, old chains, abandoned uploads and first pushes.
 
@@ -323,7 +323,7 @@ def db() -> None:
 
 
 @db.command()
-@_store_options
+@all_store_options
 def migrate(as_json: bool, **where: Any) -> None:
     """Migrate the schema, as `serve` does when it starts. Several processes may migrate at once."""
     with _stores(where, expected=any_folder, migrate=True):
@@ -340,7 +340,7 @@ def head_log() -> None:
 
 
 @head_log.command()
-@_store_options
+@all_store_options
 def show(as_json: bool, **where: Any) -> None:
     """Print the newest checkpoint, and whether the database continues what was signed."""
     from ..service.trust.log import lost_checkpoint
@@ -365,7 +365,7 @@ def show(as_json: bool, **where: Any) -> None:
 @click.option(
     "--accept-gap", is_flag=True, required=True, help="The lost end of the log stays lost."
 )
-@_store_options
+@all_store_options
 def resume(accept_gap: bool, as_json: bool, **where: Any) -> None:  # noqa: ARG001 - required
     """Let a node sign again after a backup of its database was restored.
 
