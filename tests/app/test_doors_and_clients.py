@@ -141,6 +141,13 @@ def _duckdb_iceberg(node: Node, name: str) -> Rows:
         return db.execute(f"FROM odf.kamu.{name}").to_arrow_table().to_pylist()
 
 
+def _duckdb_lake(node: Node, name: str) -> Rows:
+    import ducklake_clients  # it skips where the extension is not installed
+
+    with ducklake_clients.duck(node.service) as db:
+        return db.execute(f"FROM odf.kamu.{name}").to_arrow_table().to_pylist()
+
+
 def _duckdb_s3(node: Node, name: str) -> Rows:
     endpoint = node.service.url.removeprefix("http://")
     secret = (
@@ -255,6 +262,7 @@ WAYS = {
     ("DuckDB", "`read?format=csv`"): Way(_duckdb_csv, FACTS, PLAIN, is_like_another=True),
     ("DuckDB", "`read?format=parquet`"): Way(_duckdb_parquet, FACTS, is_like_another=True),
     ("DuckDB", "Iceberg"): Way(_duckdb_iceberg, FACTS),
+    ("DuckDB", "DuckLake"): Way(_duckdb_lake, FACTS),
     ("DuckDB", "S3"): Way(_duckdb_s3, CHANGELOG),
     ("pyarrow", "URLs of files"): Way(_arrow_http, CHANGELOG),
     ("pyarrow", "`odf://`"): Way(_arrow_files, FACTS),

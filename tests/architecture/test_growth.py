@@ -32,6 +32,8 @@ from odf_node.service.definitions.authors import _named_in
 from odf_node.service.flight.tables import _like
 from odf_node.service.http.answers import media_type_of, parse_ranges
 from odf_node.service.limits.texts import PATTERN
+from odf_node.service.odata.feed import FeedAsked
+from odf_node.service.odata.filters import filter_sql, order_sql
 from odf_node.service.sharing.tables import hints_of
 from odf_protocol.codec.manifests import load_documents
 from odf_protocol.ddl import parse_ddl
@@ -131,6 +133,9 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "columns in DDL": lambda text: parse_ddl(["a STRING " + text]),
     "manifests": load_documents,
     "predicates of shared tables": lambda text: hints_of(None, [text]),
+    "filters of OData": lambda text: filter_sql(text, {}),
+    "orders of OData": lambda text: order_sql(text, {}),
+    "options of OData": lambda text: FeedAsked.parse([("$skiptoken", text)]),
     "Range": lambda text: parse_ranges(text, 1000),
     "Content-Type": lambda text: media_type_of(text, text),
     "quotes of a table": lambda text: [
