@@ -135,6 +135,7 @@ ENVIRONMENT_READERS = SETTINGS_MODULES | {
     "app/odf_node/client/home.py",  # and that of a program
     "app/odf_node/service/pages/loading.py",  # prints programs that do
     "workers/odf_workers/engines/spark/python_daemon.py",  # Spark hands over nothing else
+    "app/odf_node/cli/doctor.py",  # says whether JAVA_HOME is what Spark starts with
     "app/odf_node/cli/serve.py",  # hands its own environment on to the worker it starts
     "storage/odf_storage/runtime/logs.py",  # the variables of OpenTelemetry are its own
     "workers/odf_workers/confine/rules.py",  # makes the environment of confined processes
