@@ -1,0 +1,114 @@
+"""Why a row is there: a row of a window and of a row-by-row query, beside the same filter by SQL.
+
+    python benchmarks/why.py [rows] [slices] [asked]
+
+Windows have 100 rows. Times are medians of the second and later questions, in the worker's process
+for `why` and in DuckDB over the same files for the filter. Bytes are those that the process read,
+as a share of the files.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+import duckdb
+from process_bytes import bytes_read
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
+from tests.workers.provenance.asking import why
+from throwaway import throwaway_stores, throwing_away
+
+from odf_protocol.instant import Instant
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_workers.engines.spark.session import SparkOptions, SparkWhenNeeded
+from odf_workers.engines.spark_engine.engine import SparkEngine
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.jobs.work.context import Engines
+
+ROWS, SLICES, ASKED = [int(word) for word in [*sys.argv[1:], "1000000", "100", "5"][:3]]
+GROUP = 100
+HOUR = 3600
+HOURLY = (
+    "select window(event_time, '1 hour').start as event_time, city, sum(n) as total "
+    "from cities group by window(event_time, '1 hour'), city"
+)
+TENS = "select event_time, city, n * 10 as tens from cities"
+
+
+def rows_of(number: int) -> list[tuple[str, str, int]]:
+    """Rows of a slice: a group of each hour, one hour after the other."""
+    each = ROWS // SLICES
+    first = number * each
+    return [
+        (
+            str(moment((first + at) // GROUP * HOUR + at % GROUP)),
+            f"c{(first + at) // GROUP % 7}",
+            at,
+        )
+        for at in range(each)
+    ]
+
+
+def median(ask: Callable[[int], Any]) -> tuple[float, float]:
+    """Return the median seconds and bytes of questions after the first one."""
+    ask(0)
+    seconds, read = [], []
+    for at in range(1, ASKED + 1):
+        before, began = bytes_read(os.getpid()), time.perf_counter()
+        ask(at)
+        seconds.append(time.perf_counter() - began)
+        read.append(bytes_read(os.getpid()) - before)
+    return statistics.median(seconds), statistics.median(read)
+
+
+def main(folder: Path) -> None:
+    stores = throwaway_stores()
+    spark = SparkWhenNeeded(SparkOptions(scratch=folder, folders=(folder,)))
+    with_spark = Engines(session=spark, first=SparkEngine(spark))
+    here = node_of(stores, folder)
+    bench = replace(here, engines=with_spark, provenance_rows=ROWS)
+    cities = root(stores, "cities")
+    for number in range(SLICES):
+        rows = rows_of(number)
+        add_rows(stores, cities, rows, folder, at=10 + number, watermark=rows[-1][0])
+    hourly = derivative(stores, "hourly", [cities], HOURLY, engine="spark")
+    tens = derivative(stores, "tens", [cities], TENS)
+    run_transform(stores, hourly, TransformPayload(), bench, now=moment(10**6))
+    run_transform(stores, tens, TransformPayload(), here, now=moment(10**6))
+    files = f"{folder}/{cities.id.multibase}-*.parquet"
+    size = sum(path.stat().st_size for path in folder.glob(f"{cities.id.multibase}-*.parquet"))
+    groups, step = ROWS // GROUP - GROUP, 97
+
+    def by_sql(at: int) -> Any:
+        start = moment(at * step % groups * HOUR)
+        end = Instant(start.ns + HOUR * 1_000_000_000)
+        return duckdb.sql(
+            f"select * from '{files}' where event_time >= '{start}' and event_time < '{end}'"
+        ).fetchall()
+
+    filtered, _ = median(by_sql)
+    questions = {
+        "window": lambda at: why(stores, bench, hourly, at * step % groups),
+        "row by row": lambda at: why(stores, here, tens, at * step * GROUP % ROWS),
+    }
+    print(f"{ROWS} rows in {SLICES} slices, {size >> 10} KiB; the filter by SQL: {filtered:.3f} s")
+    for name, ask in questions.items():
+        assert ask(0).check.verdict == "reproduced", name
+        seconds, read = median(ask)
+        print(f"{name}: {seconds:.3f} s, {seconds / filtered:.1f} times, {read / size:.1%} read")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="why-") as place, throwing_away():
+        main(Path(place))
