@@ -198,6 +198,20 @@ def test_the_depth_leads_on_to_the_root(stores: Stores, bench: Any, tmp_path: Pa
     assert last.check.verdict == "recorded"
 
 
+def test_no_further_row_is_followed_when_an_answer_has_its_steps_or_its_time(
+    stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cities = root(stores, "cities")
+    add_rows(stores, cities, [(DAY.format(1), "A", 1)], tmp_path, at=10)
+    odd = computed(stores, bench, derivative(stores, "odd", [cities], ODD))
+    for limit in ("STEPS", "SECONDS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"odf_workers.jobs.provenance.run.{limit}", -1)
+            step = why(stores, bench, odd, 0, depth=2)
+        assert (step.inputs, step.is_cut, offsets(step)) == ((), True, {"cities": [0]})
+    assert why(stores, bench, odd, 0, depth=2).is_cut is False
+
+
 def test_of_an_input_that_the_reader_may_not_read_no_row_is_named_but_their_number(
     stores: Stores, bench: Any, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.errors import Damaged, NotFound
+from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
@@ -95,14 +96,24 @@ def _of_kind(table: pa.Table, row: FoundRow) -> pa.ChunkedArray:
     return adds if row.adds else pc.invert(adds)
 
 
-def find_row(dataset: Dataset, offset: int, at: Multihash | None = None) -> FoundRow:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one walk has learned of datasets as of blocks, so that it reads it once."""
+
+    outlines: dict[tuple[DatasetId, Multihash | None], Outline] = field(default_factory=dict)
+    takes_back: dict[tuple[DatasetId, Multihash], bool] = field(default_factory=dict)
+
+
+def find_row(dataset: Dataset, offset: int, at: Multihash | None, seen: Seen) -> FoundRow:
     """Find the row with an offset, as of a block.
 
     Raises:
         RowNotFound: the dataset has no such row as of the block.
         Damaged: the slice that should have it has not.
     """
-    outline = outline_of(dataset, at)
+    if (dataset.id, at) not in seen.outlines:
+        seen.outlines[dataset.id, at] = outline_of(dataset, at)
+    outline = seen.outlines[dataset.id, at]
     view = outline.on(DatasetSource(dataset))
     ends = [data.offset_interval.end for data, _ in view.slices]
     place = bisect_left(ends, offset)
@@ -138,11 +149,14 @@ class Fate:
     undoes: int | None = None
 
 
-def fate_of(row: FoundRow) -> Fate:
+def fate_of(row: FoundRow, seen: Seen) -> Fate:
     """Return what became of a row, by the rule of `read/rows.py`: each retraction takes back one
     earlier row of the same content, the oldest that is left."""
+    key = (row.dataset.id, row.outline.head)
     with scanning(row.view) as scan:
-        if not takes_back(scan, row.view.vocab):
+        if key not in seen.takes_back:
+            seen.takes_back[key] = takes_back(scan, row.view.vocab)
+        if not seen.takes_back[key]:
             return Fate()
         alike = sorted(_alike(row, scan(None, None)))
     taken = deque(offset for offset, adds in alike if not adds)

@@ -6,6 +6,7 @@ derivative with the rows of its inputs. What cannot be said is said; it is no er
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -47,13 +48,15 @@ from ...engines.port.tracing import Role, Witness
 from ..transform.chains import backwards
 from ..transform.replay import CUT_SHORT
 from ..work.context import WorkerContext
-from .rows import OPERATIONS, FoundRow, fate_of, find_row
+from .rows import OPERATIONS, FoundRow, Seen, fate_of, find_row
 from .witness import Witnesses, witnesses_of
 
 FOLLOWED = 10
 """Limit of rows of one input that are followed further; the others are named."""
 STEPS = 100
 """Limit of steps in one answer."""
+SECONDS = 60.0
+"""Seconds after which no further row is followed."""
 JOBS = 200
 """Limit of jobs of a dataset among which the one that brought a row is looked for."""
 _NOT_HERE = "it is not on this node"
@@ -81,6 +84,8 @@ class _Walk:
     asked: WhyPayload
     bench: WorkerContext
     _steps: int = field(default=0)
+    _seen: Seen = field(default_factory=Seen)
+    _until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
 
     def step(
         self,
@@ -93,13 +98,13 @@ class _Walk:
     ) -> WhyStep:
         self._steps += 1
         self.bench.job_progress.check()
-        row = find_row(dataset, offset, at)
+        row = find_row(dataset, offset, at, self._seen)
         block = row.block
         event = block.event
         if isinstance(event, ExecuteTransform):
             return self._derived(row, block, event, depth, is_first=is_first)
         return WhyStep(
-            row=_facts(row),
+            row=self._facts(row),
             block=_block_facts(block),
             how=self._how_added(dataset, block),
             where={name: Cell(kind="source") for name in row.data()},
@@ -116,7 +121,7 @@ class _Walk:
         is_first: bool,
     ) -> WhyStep:
         how = _how_computed(row.dataset, block)
-        facts = _facts(row)
+        facts = self._facts(row)
         try:
             found = witnesses_of(self.stores, row, block, event, self.bench)
         except CUT_SHORT:
@@ -143,6 +148,19 @@ class _Walk:
             notes=found.trace.notes,
             inputs=inputs,
             is_cut=is_cut,
+        )
+
+    def _facts(self, row: FoundRow) -> RowFacts:
+        fate = fate_of(row, self._seen)
+        return RowFacts(
+            dataset=str(row.dataset.id),
+            alias=str(row.dataset.entry.alias),
+            offset=row.offset,
+            operation=OPERATIONS[row.operation],
+            values=row.values(),
+            stands=row.adds and fate.undone_by is None,
+            undone_by=fate.undone_by,
+            undoes=fate.undoes,
         )
 
     def _why(
@@ -191,12 +209,16 @@ class _Walk:
             offsets = list(dict.fromkeys(w.offset for w in found.trace.witnesses if w.input == at))
             is_cut = is_cut or len(offsets) > FOLLOWED
             for offset in offsets[:FOLLOWED]:
-                if self._steps >= STEPS:
+                if self._steps >= STEPS or time.monotonic() > self._until:
                     return tuple(steps), True
                 item = self.stores.dataset(DatasetRef(id=dataset))
-                steps.append(
-                    self.step(item, offset, blocks.get(dataset), depth - 1, is_first=False)
-                )
+                at_block = blocks.get(dataset)
+                try:
+                    steps.append(self.step(item, offset, at_block, depth - 1, is_first=False))
+                except CUT_SHORT:
+                    raise
+                except NodeError:  # its slice is damaged, or gone
+                    is_cut = True
         return tuple(steps), is_cut
 
     def _how_added(self, dataset: Dataset, block: HashedBlock) -> How:
@@ -247,20 +269,6 @@ def _begin(found: Sequence[OffsetRange], after: str | None, number: int) -> int:
         if each.role == role and each.end == int(end):
             return at + 1
     return len(found)
-
-
-def _facts(row: FoundRow) -> RowFacts:
-    fate = fate_of(row)
-    return RowFacts(
-        dataset=str(row.dataset.id),
-        alias=str(row.dataset.entry.alias),
-        offset=row.offset,
-        operation=OPERATIONS[row.operation],
-        values=row.values(),
-        stands=row.adds and fate.undone_by is None,
-        undone_by=fate.undone_by,
-        undoes=fate.undoes,
-    )
 
 
 def _block_facts(block: HashedBlock) -> BlockFacts:
