@@ -8,11 +8,12 @@ import random
 import resource
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from backends import BACKENDS, credentials, fresh_place
 from refusals import refusing
 from tests.storage.conftest import new_database
@@ -470,13 +471,14 @@ def test_a_full_disk_during_a_backup_leaves_the_backup_before(node: Stores, tmp_
 # --- kills ----------------------------------------------------------------------------------
 
 
-def killed(work: Any, after: int) -> bool:
-    """Run in a process that dies at once at its n-th write of a file; whether it came to an end."""
+def killed(work: Callable[[], object], after: int) -> bool:
+    """Run in a process that dies at once at its n-th step; whether it came to an end. A step is
+    before or after a file appears, a row is written, or a transaction commits."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            _die_at_write(after)
+            _die_at_step(after)
             work()
             status = 0
         finally:
@@ -484,22 +486,29 @@ def killed(work: Any, after: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _die_at_write(after: int) -> None:
-    from odf_storage.stores.objects import files
+def _die_at_step(after: int) -> None:
+    left = [after]
 
-    left, write = [after], files.write_chunks
-
-    def dying(path: Path, chunks: Iterable[bytes], **more: Any) -> Any:
+    def step(*_: object) -> None:
         left[0] -= 1
         if left[0] == 0:
             os._exit(9)
-        made_of = write(path, chunks, **more)
-        left[0] -= 1
-        if left[0] == 0:
-            os._exit(9)
-        return made_of
 
-    files.write_chunks = dying  # type: ignore[assignment]
+    def stepping(name: str) -> None:
+        usual = getattr(os, name)
+
+        def around(*given: Any, **more: Any) -> Any:
+            step()
+            made_of = usual(*given, **more)
+            step()
+            return made_of
+
+        setattr(os, name, around)
+
+    for name in ("replace", "link", "rename"):
+        stepping(name)
+    sa.event.listen(sa.Engine, "before_cursor_execute", step)
+    sa.event.listen(sa.Engine, "commit", step)
 
 
 def test_a_backup_that_is_killed_anywhere_is_not_there_and_the_next_one_is_whole(
@@ -509,13 +518,14 @@ def test_a_backup_that_is_killed_anywhere_is_not_there_and_the_next_one_is_whole
     datasets = [grown(stores, f"kamu/d{number}") for number in range(3)]
     stores.close()
     chance, place, number = random.Random(43), place_of(tmp_path / "backups"), 0
+    ends: list[bool] = []
 
     def work() -> None:
         child = node_at(tmp_path / "data")
         made(child, place_of(tmp_path / "backups"), keep=3)
 
     for turn in range(KILLS):
-        killed(work, chance.randint(1, 60))
+        ends.append(killed(work, chance.randint(1, 300)))
         found = listed(place)
         for one in found[-1:]:
             assert checking.check(place, chosen(place, one.number)).ok
@@ -524,6 +534,8 @@ def test_a_backup_that_is_killed_anywhere_is_not_there_and_the_next_one_is_whole
         stores.close()
         number = max(number, len(found))
     assert number >= 1
+    assert True in ends
+    assert False in ends
     stores = node_at(tmp_path / "data")
     made(stores, place, keep=1)
     restored(place, tmp_path / "other")
@@ -542,11 +554,12 @@ def test_a_restore_that_is_killed_anywhere_is_refused_or_whole_and_goes_on(tmp_p
     made(stores, place)
     expected = state_of(stores)
     stores.close()
-    chance = random.Random(44)
+    chance, ends = random.Random(44), []
     for turn in range(KILLS // 3):
         folder = tmp_path / f"n{turn}"
-        for after in (chance.randint(1, 40), chance.randint(1, 40), 0):
+        for after in (chance.randint(1, 400), chance.randint(1, 400), 0):
             ended = killed(lambda folder=folder: restored(place, folder), after)
+            ends.append(ended)
             try:
                 again = node_at(folder)
             except Conflict:  # RestoreUnfinished
@@ -562,3 +575,4 @@ def test_a_restore_that_is_killed_anywhere_is_refused_or_whole_and_goes_on(tmp_p
             break
         else:
             raise AssertionError("the restore did not go on")
+    assert ends.count(False) >= KILLS // 12
