@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from odf_protocol.errors import Unavailable
+from odf_protocol.errors import LimitExceeded
 from odf_storage.datasets.job_payloads import why_job
 from odf_storage.datasets.job_payloads.why_job import WhyAnswer
 from odf_storage.stores.ports.values import Succeeded
@@ -57,7 +57,7 @@ async def why(
     job = await run_in_threadpool(submit, parts, actor, entry, asked)
     ended = await waiting.watch.ended(job, patience_of(prefer, waiting.most_s))
     if ended is None and actor.account is None:
-        raise Unavailable(
+        raise LimitExceeded(
             "AnswerTooSlow",
             "the answer is not there yet; ask again, or log in, and it is kept as a job",
             limit=waiting.most_s,
