@@ -102,7 +102,7 @@ class LogKeeper:
     clock: Clock
 
     @cached_property
-    def _maps(self) -> dict[int, HeadMap]:
+    def _maps(self) -> dict[tuple[int, bytes], HeadMap]:
         return {}
 
     @cached_property
@@ -229,20 +229,21 @@ class LogKeeper:
         """Return the map of this state; None if there is a newer one meanwhile."""
         if state.map_leaf is None:
             return None
-        known = self._maps.get(state.map_leaf)
+        leaf = self.stores.head_log.entry(state.map_leaf)
+        known = self._maps.get((state.map_leaf, leaf))
         if known is not None:
             return known
         mapped = self.stores.head_log.mapped()
         entries = [entry for _, entry in mapped]
         leaves, nodes = map_of(entries)
-        record = read_record(self.stores.head_log.entry(state.map_leaf))
+        record = read_record(leaf)
         root = tree_root(len(leaves), nodes)
         if not isinstance(record, MapRecord) or (record.count, record.root) != (len(leaves), root):
             return None
         places = {dataset: place for place, (dataset, _) in enumerate(mapped)}
         made = HeadMap(state.map_leaf, places, entries, nodes)
         self._maps.clear()
-        self._maps[state.map_leaf] = made
+        self._maps[state.map_leaf, leaf] = made
         return made
 
     def _name(self, dataset: DatasetId, visibility: Visibility) -> str:
