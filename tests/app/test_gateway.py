@@ -11,6 +11,7 @@ from plateau_http import PlateauOverHttp
 from publishing import publishing, until
 from service import serving
 
+from odf_storage.stores.objects.layout import dataset_folder
 from odf_storage.stores.ports.values import Visibility
 
 PATH = "/towns/projections/kartothek"
@@ -106,10 +107,11 @@ def test_files_from_before_a_column_have_it_in_a_dataset_as_of_a_block(service, 
     assert client.get(f"{ROOT}{made.head}/table/b00000002.parquet").content == old.content
     as_it_was = client.get(f"{ROOT}{before}/table/b00000002.parquet").content
     assert as_it_was == made.slice_path(made.parts[0]).read_bytes()
-    stored = [info.key for info in made.stores.projections.list("") if "/completed/" in info.key]
+    folder = dataset_folder(made.entry.id)
+    stored = [i.key for i in made.stores.projections.list(folder) if "/completed/" in i.key]
     assert len(stored) == 1
     made.stores.forget_dataset(made.entry.id)
-    assert list(made.stores.projections.list("")) == []
+    assert list(made.stores.projections.list(folder)) == []
 
 
 def test_a_slice_that_is_too_large_is_not_written_anew(tmp_path):
