@@ -15,8 +15,8 @@ TRANSFERS = re.compile(r"/\{dataset\}/(refs|blocks|data|checkpoints|iceberg|pull
 PEERS = re.compile(
     r"/(info|graphql|accounts/(me|\{name\})|datasets/\{id\}|platform/(login|token/.*)|v/login|assets/.*)"
 )
-CLIENTS = re.compile(r"/(delta-sharing|iceberg)/.*")
-"""Clients of Delta Sharing and Iceberg send what newer versions of the protocols know."""
+CLIENTS = re.compile(r"/(delta-sharing|iceberg|odata)/.*|/mcp")
+"""Their clients send what newer versions of the protocols know, and OData has custom options."""
 SOURCE = """
 kind: MetadataEvent
 version: 1

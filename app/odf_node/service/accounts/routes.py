@@ -16,6 +16,7 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..http.answers import JsonAnswer
 from ..http.deps import AccessDep, ActorDep, SettingsDep, StoresDep, wired
+from ..http.parameters import KNOWN_PARAMETERS
 from ..setting_groups.words import Tenancy
 from . import accounts
 from .accounts import Administration, find_account
@@ -46,14 +47,24 @@ def account_by_name(name: str, stores: StoresDep, actor: ActorDep) -> Response:
     return JsonAnswer({"id": found.id, "accountName": found.name})
 
 
-@router.put("/accounts/{name}/disabled", status_code=204, summary="Disable an account")
+@router.put(
+    "/accounts/{name}/disabled",
+    status_code=204,
+    summary="Disable an account",
+    dependencies=KNOWN_PARAMETERS,
+)
 def disable(name: str, its: AdministrationDep, actor: ActorDep) -> Response:
     """Refuse its tokens and sessions from now on. Requires an administrator, and not itself."""
     accounts.disable(its, actor, name)
     return Response(status_code=204)
 
 
-@router.delete("/accounts/{name}/disabled", status_code=204, summary="Enable an account again")
+@router.delete(
+    "/accounts/{name}/disabled",
+    status_code=204,
+    summary="Enable an account again",
+    dependencies=KNOWN_PARAMETERS,
+)
 def enable(name: str, its: AdministrationDep, actor: ActorDep) -> Response:
     """Requires the session of an administrator, not a token."""
     accounts.enable(its, actor, name)
