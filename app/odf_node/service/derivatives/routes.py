@@ -229,4 +229,4 @@ class Follower:
                 rest_s = min(self._longest_rest_s, RESTS * (looked - began))
                 wake_up.wait(pause_s)
                 rested_s = time.monotonic() - looked
-                self._stop.wait(max(0.0, max(SHORTEST_PAUSE_S, rest_s) - rested_s))
+                self._stop.wait(max(0.0, max(self._least_rest_s, rest_s) - rested_s))
