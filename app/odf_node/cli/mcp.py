@@ -44,8 +44,8 @@ class Forwarding:
 
     def __init__(self, base: str, token: str | None, http: httpx.Client) -> None:
         self._url, self._http = f"{base}mcp", http
-        self._headers = {"accept": "application/json", "mcp-protocol-version": VERSION}
-        self._headers["accept"] += ", text/event-stream"
+        accepted = "application/json, text/event-stream"
+        self._headers = {"accept": accepted, "mcp-protocol-version": VERSION}
         self._headers |= {"authorization": f"Bearer {token}"} if token else {}
         self._numbers = itertools.count(1)
 

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..column_ids import ColumnIds, Path, number_columns
 from ..metadata import schema as odf
 from ..metadata.schema import DataField, DataSchema, DataType
 from ..multihash import Multihash
 
-Path = tuple[str, ...]
 _MOST_DIGITS = 38
 _SAME: dict[type, str] = {
     odf.DataTypeBool: "boolean",
@@ -68,11 +68,11 @@ class IcebergSchemas:
 
     def __init__(self, schemas: Sequence[DataSchema]) -> None:
         """`schemas` are in the order of the chain, oldest first."""
-        self._ids: dict[Path, int] = {}
+        self._ids: ColumnIds = {}
         self._foreign: list[str] = []
         self.all: list[IcebergSchema] = []
         for number, schema in enumerate(schemas):
-            self._number(schema.fields)
+            number_columns(self._ids, schema.fields)
             self._foreign = []
             fields = self._fields((), schema.fields)
             self.all.append(IcebergSchema(number, fields, self._foreign))
@@ -85,15 +85,6 @@ class IcebergSchemas:
     def mapping(self, schema: IcebergSchema) -> list[dict[str, Any]]:
         """Return the name mapping, by which readers find columns of files, which have no ids."""
         return [_mapped(each) for each in schema.fields]
-
-    def _number(self, fields: Sequence[DataField]) -> None:
-        level: list[tuple[Path, DataType]] = [((each.name,), each.type) for each in fields]
-        while level:
-            for path, _ in level:
-                self._ids.setdefault(path, len(self._ids) + 1)
-            level = [
-                ((*path, name), inner) for path, each in level for name, inner in _inside(each)
-            ]
 
     def _fields(self, path: Path, fields: Sequence[DataField]) -> list[dict[str, Any]]:
         return [
@@ -137,19 +128,6 @@ class IcebergSchemas:
         if column not in self._foreign:
             self._foreign.append(column)
         return "string"
-
-
-def _inside(data_type: DataType) -> list[tuple[str, DataType]]:
-    match data_type:
-        case odf.DataTypeOption(inner=inner):
-            return _inside(inner)
-        case odf.DataTypeStruct(fields=fields):
-            return [(each.name, each.type) for each in fields]
-        case odf.DataTypeList(item_type=item):
-            return [("element", item)]
-        case odf.DataTypeMap(key_type=key, value_type=value):
-            return [("key", key), ("value", value)]
-    return []
 
 
 def _mapped(field: dict[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from odf_protocol.column_ids import ColumnIds, Path, members, number_columns
 from odf_protocol.metadata import schema as odf
-from odf_protocol.metadata.schema import DataField, DataSchema, DataType, TimeUnit
+from odf_protocol.metadata.schema import DataSchema, DataType, TimeUnit
 
-Path = tuple[str, ...]
 MOST_DIGITS = 38
 _LOCAL = ""
 """Time zone of timestamps without a zone."""
@@ -74,7 +74,7 @@ class LakeColumns:
 
     def __init__(self, schemas: Sequence[tuple[int, DataSchema]]) -> None:
         """`schemas` have the number of the version from which on they hold, oldest first."""
-        self._ids: dict[Path, int] = {}
+        self._ids: ColumnIds = {}
         self.all: list[Shown] = []
         self.notes: dict[str, str] = {}
         """What is not shown of columns, and why, by name."""
@@ -82,7 +82,7 @@ class LakeColumns:
         """Versions that change columns."""
         living: dict[int, tuple[LakeColumn, int]] = {}
         for begin, schema in schemas:
-            self._number(schema.fields)
+            number_columns(self._ids, schema.fields)
             self.notes = {}
             now = {column.id: column for column in self._columns(schema)}
             _check(now.values())
@@ -108,15 +108,6 @@ class LakeColumns:
                 is_item = column.parent is not None and kinds[column.parent] == "list"
                 yield column.id, "list" if is_item else column.name, column.id, column.parent
 
-    def _number(self, fields: Sequence[DataField]) -> None:
-        level: list[tuple[Path, DataType]] = [((each.name,), each.type) for each in fields]
-        while level:
-            for path, _ in level:
-                self._ids.setdefault(path, len(self._ids) + 1)
-            level = [
-                ((*path, name), inner) for path, each in level for name, inner in _inside(each)
-            ]
-
     def _columns(self, schema: DataSchema) -> Iterator[LakeColumn]:
         for order, field in enumerate(schema.fields):
             try:
@@ -133,7 +124,7 @@ class LakeColumns:
             self.notes[path[0]] = "is shown without the digits below a microsecond"
         at = self._ids[path]
         yield LakeColumn(at, order, path[-1], _type(data_type), parent)
-        inside = _inside(data_type)
+        inside = members(data_type)
         if len({name.lower() for name, _ in inside}) < len(inside):
             raise ValueError("has members whose names differ by case only")
         for number, (name, inner) in enumerate(inside):
@@ -176,16 +167,3 @@ def _type(data_type: DataType) -> str:
 def _is_cut(data_type: DataType) -> bool:
     is_instant = isinstance(data_type, odf.DataTypeTimestamp) and data_type.timezone != _LOCAL
     return is_instant and getattr(data_type, "unit", None) is TimeUnit.Nanosecond
-
-
-def _inside(data_type: DataType) -> list[tuple[str, DataType]]:
-    match data_type:
-        case odf.DataTypeOption(inner=inner):
-            return _inside(inner)
-        case odf.DataTypeStruct(fields=fields):
-            return [(each.name, each.type) for each in fields]
-        case odf.DataTypeList(item_type=item):
-            return [("element", item)]
-        case odf.DataTypeMap(key_type=key, value_type=value):
-            return [("key", key), ("value", value)]
-    return []
