@@ -8,8 +8,12 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from click.testing import CliRunner
 from refusals import refusing
 from service import Service, serving, ten_rows
@@ -17,8 +21,8 @@ from service import Service, serving, ten_rows
 from odf_node.cli.main import main
 from odf_node.service.accounts import login
 from odf_node.service.accounts.accounts import create_token, ensure_account, set_password
-from odf_node.service.webhooks.delivering import Delivering, _still_readable
-from odf_storage.stores.ports.values import Account, DatasetEntry, Visibility
+from odf_node.service.webhooks.delivering import Delivering
+from odf_storage.stores.ports.values import Account, DatasetEntry, Role, Visibility
 from odf_storage.stores.ports.webhooks import Webhook
 
 PASSWORD = "pwd_of_anna"
@@ -96,7 +100,8 @@ def test_streams_and_webhooks_of_a_disabled_account_end(node: Set) -> None:
     )
     delivering = node.service.node.parts[Delivering]
     assert isinstance(delivering, Delivering)
-    assert _still_readable(delivering, hook) is not None
+    still_readable = delivering.access.still_readable
+    assert still_readable(hook.dataset, hook.account) is not None
     with (
         node.service.http(node.anna) as http,
         http.stream("GET", "/anna/own/events") as stream,
@@ -106,7 +111,75 @@ def test_streams_and_webhooks_of_a_disabled_account_end(node: Set) -> None:
         next(lines)
         node.disable()
         deque(lines, maxlen=0)  # comes to an end
-    assert _still_readable(delivering, hook) is None
+    assert still_readable(hook.dataset, hook.account) is None
+
+
+class Opening:
+    """What anna's token got: URLs and keys that open the files of a dataset without it."""
+
+    def __init__(self, service: Service, bearer: str, dataset: str) -> None:
+        self._service, self._path = service, f"/{dataset}/data/"
+        account, name = dataset.split("/")
+        table = f"/delta-sharing/shares/{account}/schemas/default/tables/{name}/query"
+        loaded = f"/iceberg/v1/default/namespaces/{account}/tables/{name}"
+        with service.http(bearer) as http:
+            listed = http.get(f"/{dataset}/files?format=txt&sign=true").text.splitlines()
+            shared = [json.loads(line) for line in http.post(table).text.splitlines()]
+            config = http.get(loaded).json()["config"]
+        files = [line["file"]["url"] for line in shared if "file" in line]
+        self.urls = [*filter(None, listed), *files]
+        self._path += urlsplit(listed[0]).path.rpartition("/")[2]
+        key, secret, token = (
+            config[f"s3.{name}"] for name in ("access-key-id", "secret-access-key", "session-token")
+        )
+        self._credentials = Credentials(key, secret, token)
+
+    def statuses(self) -> set[int]:
+        """What the URLs and the keys are answered."""
+        asked = AWSRequest("GET", self._service.url + self._path)
+        S3SigV4Auth(self._credentials, "s3", "us-east-1").add_auth(asked)
+        signed = {"host": urlsplit(self._service.url).netloc, **dict(asked.headers.items())}
+        with self._service.http() as http:
+            told = {http.get(url).status_code for url in self.urls}
+            return told | {http.get(self._path, headers=signed).status_code}
+
+
+def test_signed_urls_and_s3_keys_of_a_disabled_account_open_nothing(node: Set) -> None:
+    bob = ensure_account(node.stores.accounts, "bob", os.urandom)
+    node.stores.roles.put(node.entry.id, bob.id, Role.READER)
+    annas = Opening(node.service, node.anna, "anna/own")
+    bobs = Opening(node.service, node.service.token("bob"), "anna/own")
+    assert len(annas.urls) == 2
+    assert set(annas.urls).isdisjoint(bobs.urls)
+    assert annas.statuses() == bobs.statuses() == {200}
+    node.disable()
+    assert annas.statuses() == {403, 404}
+    assert bobs.statuses() == {200}
+    with node.service.http(node.chief) as http:
+        assert http.delete("/accounts/anna/disabled").status_code == 204
+    assert annas.statuses() == {200}
+
+
+def test_signed_urls_and_s3_keys_end_with_the_right_of_their_account_to_read(node: Set) -> None:
+    bob = ensure_account(node.stores.accounts, "bob", os.urandom)
+    node.stores.roles.put(node.entry.id, bob.id, Role.READER)
+    bobs = Opening(node.service, node.service.token("bob"), "anna/own")
+    assert bobs.statuses() == {200}
+    with node.service.http(node.anna) as http:
+        assert http.delete("/anna/own/access/bob").status_code < 300
+    assert bobs.statuses() == {403, 404}
+
+
+def test_what_was_signed_for_everybody_ends_when_the_dataset_becomes_private(node: Set) -> None:
+    with node.service.http(node.anna) as http:
+        http.put("/anna/own/visibility", json={"visibility": "Public"}).raise_for_status()
+    with node.service.http() as http:
+        url = http.get("/anna/own/files?format=txt&sign=true").text.splitlines()[0]
+        assert http.get(url).status_code == 200
+    with node.service.http(node.anna) as http:
+        http.put("/anna/own/visibility", json={"visibility": "Private"}).raise_for_status()
+    with node.service.http() as http:
+        assert http.get(url).status_code == 404
 
 
 def test_a_command_line_that_waits_for_a_disabled_account_gets_no_session(node: Set) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from service import SCHEMA, Service, seeded, serving, ten_rows
 
+from odf_node.service.accounts.accounts import ensure_account
 from odf_node.service.auth.signed_urls import ACCESS_KEY, MAX_SKEW_S, S3Keys
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import SetDataSchema
@@ -44,12 +46,13 @@ class Private:
         self.entry = service.keep(self.chain, "kamu/foo", Visibility.PRIVATE)
         other = seeded().add(SetDataSchema(schema=SCHEMA)).add_rows(7)
         self.other = service.keep(other, "kamu/bar", Visibility.PRIVATE)
+        self.owner = ensure_account(service.node.stores.accounts, "kamu", os.urandom)
         kind, self.name = next(key for key in self.chain.objects if key[0] is ObjectKind.DATA)
         self.content = self.chain.objects[kind, self.name]
         self.path = f"/foo/data/{self.name}"
 
     def keys(self) -> S3Keys:
-        return self.service.node.vended_keys.make(self.entry.id)
+        return self.service.node.vended_keys.make(self.entry.id, self.owner.id)
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +169,7 @@ def test_keys_open_no_other_dataset_and_do_not_tell_whether_there_is_one(private
 
 
 def test_keys_of_another_dataset_with_a_right_signature_are_refused(private):
-    other = private.service.node.vended_keys.make(private.other.id)
+    other = private.service.node.vended_keys.make(private.other.id, private.owner.id)
     with pytest.raises(ClientError) as refused:
         boto(private, other).get_object(Bucket="foo", Key=f"data/{private.name}")
     assert refused.value.response["Error"]["Code"] == "AccessDenied"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from iceberg_clients import load_extensions
 from service import Service, serving
 from table_made import TableMade
 
+from odf_node.service.accounts.accounts import ensure_account
 from odf_node.service.auth.signed_urls import ACCESS_KEY
 from odf_node.service.objects.listing import Listed, Listing, listed_xml
 from odf_protocol.instant import Instant
@@ -38,7 +40,8 @@ class Served:
             self.towns.add([{"city": f"c{at}", "pop": at}])
         self.open = TableMade(stores, f"{account}/open", TOWNS, visibility=Visibility.PUBLIC)
         self.open.add([{"city": "x", "pop": 1}])
-        self.keys = service.node.vended_keys.make(self.towns.entry.id)
+        owner = ensure_account(stores.accounts, account, os.urandom)
+        self.keys = service.node.vended_keys.make(self.towns.entry.id, owner.id)
 
     @property
     def wanted(self) -> list[str]:

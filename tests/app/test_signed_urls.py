@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 from service import SCHEMA, Service, seeded, serving, ten_rows
 
+from odf_node.service.accounts.accounts import ensure_account
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import SetDataSchema
 from odf_storage.stores.ports.values import ObjectKind, Visibility
@@ -35,13 +37,15 @@ class Private:
         self.others = [name for _, name in self.other.objects]
         self.other.objects |= self.chain.objects
         service.keep(self.other, "kamu/bar", Visibility.PRIVATE)
+        self.owner = ensure_account(service.node.stores.accounts, "kamu", os.urandom)
         kind, self.name = next(key for key in self.chain.objects if key[0] is ObjectKind.DATA)
         self.content = self.chain.objects[kind, self.name]
         self.path = f"/foo/data/{self.name}"
 
     def signed(self) -> str:
         urls = self.service.node.signed_urls
-        return urls.signer("data", self.entry.id, urls.expiry())(str(self.name))
+        signer = urls.signer("data", self.entry.id, urls.expiry(), self.owner.id)
+        return signer(str(self.name))
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from odf_storage.datasets.node.reader import Reader, Reading
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
 from odf_storage.stores.index.sql import DatasetEntries
+from odf_storage.stores.ports.errors import AccountNotFound
 from odf_storage.stores.ports.publications import Readable
 from odf_storage.stores.ports.values import AccountId, DatasetEntry, Reach, Role, Scope
 from odf_storage.stores.registers.access import RoleReads
@@ -42,7 +43,7 @@ from odf_storage.stores.registers.publications import OverviewStore
 
 from ..setting_groups.words import AnonymousReads, Tenancy
 from .access import Action, DatasetHidden, DatasetRenamed, IsRemote, address, authorize, grants
-from .actors import Actor, identify
+from .actors import ANONYMOUS, Actor, identify
 
 
 def refuse_mirror(mirrors: MirrorReads, entry: DatasetEntry) -> None:
@@ -187,6 +188,22 @@ class DatasetAccess:
         """Return the dataset if it is on this node and the actor may read it, else None."""
         found = self.registry.find(DatasetRef(id=dataset))
         return found if found is not None and self.may_read(actor, found) else None
+
+    def still_readable(self, dataset: DatasetId, account: AccountId | None) -> DatasetEntry | None:
+        """Return the dataset if the account, or everybody if it is None, may read it now; nobody
+        reads for a disabled account. Read the index, not the caches."""
+        with self.reading() as reader:
+            entry, actor = reader.registry.find(DatasetRef(id=dataset)), ANONYMOUS
+            if account is not None:
+                try:
+                    found = reader.accounts.account(account)
+                except AccountNotFound:
+                    return None
+                if found.disabled_at is not None:
+                    return None
+                roles = reader.roles.of_account(account)
+                actor = Actor(found, frozenset({Scope.READ}), roles=roles)
+        return entry if entry is not None and self.may_read(actor, entry) else None
 
     def may_read(self, actor: Actor, entry: DatasetEntry) -> bool:
         return Action.READ in self.grants(actor, entry)

@@ -1,9 +1,9 @@
 """Signed URLs, `…?sp=`, which grant access to one file of one dataset for a limited time.
 
 Clients of table formats send no Authorization header with requests for files. The value is URL-safe
-base64 of the expiry (8 bytes, seconds) and an HMAC-SHA256 over kind, dataset, hash and expiry.
-Nothing is stored, so such a URL stays valid until it expires, even if the account that requested it
-loses its rights.
+base64 of the expiry (8 bytes, seconds), the key of the account that asked for it (32 bytes or none)
+and an HMAC-SHA256 over these, kind, dataset and hash. Nothing is stored. A URL gives what its
+account may read at that moment: nothing, once the account is disabled or loses its rights.
 
 Upload tokens, which a client sends to upload a file, to download it, and to ingest it.
 
@@ -13,9 +13,9 @@ and does not trust the token. Source: reference node, file upload.
 Temporary keys with which S3 clients read the files of one dataset, and the check of requests
 signed with them.
 
-Nothing is stored: the session token is an expiry (8 bytes, seconds) with an HMAC-SHA256 over it and
-the dataset, in URL-safe base64, and the secret key is an HMAC over that text. Like a signed URL,
-such a key cannot be revoked before it expires.
+Nothing is stored: the session token is an expiry and an account as in a signed URL, with an
+HMAC-SHA256 over them and the dataset, and the secret key is an HMAC over that text. Such a key,
+too, gives what its account may read at that moment.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from urllib.parse import parse_qs
 import msgspec
 
 from odf_protocol.errors import BadInput, NotFound, Refused
-from odf_protocol.identity import DatasetId
+from odf_protocol.identity import KEY_BYTES, DatasetId
 from odf_protocol.instant import NANOS
 from odf_protocol.multihash import Multihash
 from odf_protocol.s3.signature import TOKEN_HEADER, S3Request, SignatureClaim, signature, time_of
 from odf_protocol.typed import decode_json
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
+from odf_storage.stores.ports.values import AccountId
 
 from .access import DatasetHidden, address
 from .actors import Actor
@@ -53,6 +54,9 @@ _USE = b"odf-node signed url"
 """Text from which this module derives its keys from the session secrets. Each other use of the
 secrets has another text."""
 _EXPIRY = struct.Struct(">Q")
+HEAD_BYTES = (_EXPIRY.size, _EXPIRY.size + KEY_BYTES)
+"""Lengths of what stands in front of a proof, without an account and with one."""
+PROOF_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class SignedUrls:
     """The first secret signs; signatures of all are accepted."""
     ttl_s: int
     clock: Clock
+    access: DatasetAccess
 
     @cached_property
     def _keys(self) -> list[bytes]:
@@ -72,32 +77,37 @@ class SignedUrls:
         """Return when a URL that is signed now expires, in seconds since 1970."""
         return self.clock().ns // NANOS + self.ttl_s
 
-    def signer(self, kind: str, dataset: DatasetId, expires_s: int) -> Callable[[str], str]:
+    def signer(
+        self, kind: str, dataset: DatasetId, expires_s: int, account: AccountId | None
+    ) -> Callable[[str], str]:
         """Return a function that makes the query `sp=…` for the URL of a file of this kind, given
-        its name."""
-        key, expiry, owner = self._keys[0], _EXPIRY.pack(expires_s), str(dataset)
+        its name. The URL is for the account, or for everybody if it is None."""
+        key, head, owner = self._keys[0], _head(expires_s, account), str(dataset)
 
         def signed(name: str) -> str:
-            proof = _proof(key, kind, owner, name, expiry)
-            return f"{PARAMETER}={base64.urlsafe_b64encode(expiry + proof).decode().rstrip('=')}"
+            return f"{PARAMETER}={_text(head + _proof(key, head, kind, owner, name))}"
 
         return signed
 
     def check(self, text: str, kind: str, dataset: DatasetId, name: Multihash) -> None:
-        """Check that the signature `text` is valid for the file.
+        """Check that the signature `text` is valid for the file, and that its account may read it.
 
         Raises:
-            DatasetHidden: it is for another file, or not by this node. SignedUrlExpired.
+            DatasetHidden: it is for another file, or not by this node, or its account may not read
+                the dataset now. SignedUrlExpired.
         """
         raw = _decoded(text)
-        expiry, proof = raw[: _EXPIRY.size], raw[_EXPIRY.size :]
-        made = [_proof(key, kind, str(dataset), str(name), expiry) for key in self._keys]
+        head, proof = raw[:-PROOF_BYTES], raw[-PROOF_BYTES:]
+        made = [_proof(key, head, kind, str(dataset), str(name)) for key in self._keys]
         if not any(hmac.compare_digest(one, proof) for one in made):
             raise DatasetHidden
-        if _EXPIRY.unpack(expiry)[0] * NANOS <= self.clock().ns:
+        expires_s, account = _read_head(head)
+        if expires_s * NANOS <= self.clock().ns:
             raise Refused(
                 "SignedUrlExpired", "this URL has expired; ask for the list of files again"
             )
+        if self.access.still_readable(dataset, account) is None:
+            raise DatasetHidden
 
 
 def signature_of(query: bytes) -> str | None:
@@ -108,9 +118,26 @@ def signature_of(query: bytes) -> str | None:
     return None if found is None else ",".join(found)
 
 
-def _proof(key: bytes, kind: str, dataset: str, name: str, expiry: bytes) -> bytes:
-    said = "\n".join((kind, dataset, name)).encode()
-    return hmac.digest(key, expiry + said, hashlib.sha256)
+def _head(expires_s: int, account: AccountId | None) -> bytes:
+    """Return what stands in front of a proof: until when and for whom it is."""
+    return _EXPIRY.pack(expires_s) + (b"" if account is None else DatasetId.parse(account).key)
+
+
+def _read_head(head: bytes) -> tuple[int, AccountId | None]:
+    """Return expiry and account of a head that was proven."""
+    key = head[_EXPIRY.size :]
+    account = AccountId(str(DatasetId(key))) if key else None
+    return _EXPIRY.unpack_from(head)[0], account
+
+
+def _proof(key: bytes, head: bytes, *said: str) -> bytes:
+    """Return a proof of all parts; the length of the head, of two kinds, is in it."""
+    parts = "\n".join((str(len(head)), *said)).encode()
+    return hmac.digest(key, head + parts, hashlib.sha256)
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def _decoded(text: str) -> bytes:
@@ -119,7 +146,7 @@ def _decoded(text: str) -> bytes:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise DatasetHidden from None
-    if len(text) > MAX_CHARS or len(raw) <= _EXPIRY.size:
+    if len(text) > MAX_CHARS or len(raw) - PROOF_BYTES not in HEAD_BYTES:
         raise DatasetHidden
     return raw
 
@@ -191,6 +218,8 @@ class S3Keys:
     secret: str = field(repr=False)
     token: str = field(repr=False)
     expires_s: int
+    account: AccountId | None
+    """For whom they are; None: for everybody."""
 
 
 @dataclass(frozen=True)
@@ -206,22 +235,22 @@ class VendedKeys:
     def _keys(self) -> list[bytes]:
         return [hmac.digest(secret, _KEY_USE, hashlib.sha256) for secret in self.secrets]
 
-    def make(self, dataset: DatasetId) -> S3Keys:
-        """Make keys for the files of a dataset."""
+    def make(self, dataset: DatasetId, account: AccountId | None) -> S3Keys:
+        """Make keys for the files of a dataset, for the account, or for everybody."""
         expires_s = self.now_s + self.ttl_s
-        token = _token(self._keys[0], dataset, expires_s)
-        return S3Keys(_secret(self._keys[0], token), token, expires_s)
+        token = _token(self._keys[0], _head(expires_s, account), dataset)
+        return S3Keys(_secret(self._keys[0], token), token, expires_s, account)
 
     def find(self, token: str, dataset: DatasetId) -> S3Keys:
         """Return the keys of a session token. Raises `S3Denied` if it is not for the dataset."""
         try:
-            (expires_s,) = _EXPIRY.unpack_from(base64.urlsafe_b64decode(token[:12]))
-        except (ValueError, struct.error):
+            head = _decoded(token)[:-PROOF_BYTES]
+        except DatasetHidden:
             raise s3_denied() from None
         for key in self._keys:
-            made = _token(key, dataset, expires_s)
+            made = _token(key, head, dataset)
             if hmac.compare_digest(made.encode(), token.encode()):
-                return S3Keys(_secret(key, token), token, expires_s)
+                return S3Keys(_secret(key, token), token, *_read_head(head))
         raise s3_denied()
 
     @property
@@ -263,14 +292,14 @@ class S3Callers:
                 f"the request was not signed within {MAX_SKEW_S} seconds of the node's time; "
                 "set the clock of the client",
             )
+        if self.access.still_readable(entry.id, keys.account) is None:
+            raise s3_denied()
         add_facts(dataset=str(entry.id))
         return Actor(reads=entry.id)
 
 
-def _token(key: bytes, dataset: DatasetId, expires_s: int) -> str:
-    expiry = _EXPIRY.pack(expires_s)
-    proof = hmac.digest(key, expiry + f"token\n{dataset}".encode(), hashlib.sha256)
-    return base64.urlsafe_b64encode(expiry + proof).decode().rstrip("=")
+def _token(key: bytes, head: bytes, dataset: DatasetId) -> str:
+    return _text(head + _proof(key, head, "token", str(dataset)))
 
 
 def _secret(key: bytes, token: str) -> str:

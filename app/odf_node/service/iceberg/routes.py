@@ -171,7 +171,7 @@ async def load_table(
         return there
     caller, only_newest = caller_of(request.scope), snapshots == "refs"
     told = await tables.load(table.entry, view, caller, only_newest=only_newest)
-    prefix, properties = tables.credentials(table.entry, base)
+    prefix, properties = tables.credentials(table, base)
     stored = {"storage-credentials": [{"prefix": prefix, "config": properties}]}
     return JsonAnswer({**told, "config": properties, **stored}, headers=NOT_KEPT)
 
@@ -179,7 +179,7 @@ async def load_table(
 @router.get(TABLE + "/credentials", summary="Keys to the files of a table")
 async def credentials(tables: TablesDep, table: TableDep, base: BaseDep) -> Response:
     """Return new keys, for clients whose keys expire."""
-    prefix, properties = tables.credentials(table.entry, base)
+    prefix, properties = tables.credentials(table, base)
     told = {"storage-credentials": [{"prefix": prefix, "config": properties}]}
     return JsonAnswer(told, headers=NOT_KEPT)
 

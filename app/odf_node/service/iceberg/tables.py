@@ -15,7 +15,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..auth.signed_urls import ACCESS_KEY, VendedKeys
 from ..history.versions import Versioned, VersionReads
 from ..projections.gateway import ServedFile
-from ..sharing.names import VIEWS
+from ..sharing.names import VIEWS, SharedTable
 from .table import FileKind, FileMemory, FileName, IcebergTable, MadeFiles, no_such_table_file
 
 MAX_SNAPSHOTS = 1_000
@@ -82,11 +82,11 @@ class IcebergTables:
             is_public=entry.visibility is Visibility.PUBLIC,
         )
 
-    def credentials(self, entry: DatasetEntry, base: str) -> tuple[str, dict[str, str]]:
+    def credentials(self, table: SharedTable, base: str) -> tuple[str, dict[str, str]]:
         """Return the location of the files, and the properties with which a client can read them.
         `base` is the URL of this node."""
-        keys = self.keys.make(entry.id)
-        return self._location(entry), {
+        keys = self.keys.make(table.entry.id, table.account)
+        return self._location(table.entry), {
             "s3.endpoint": base.rstrip("/"),
             "s3.region": REGION,
             "s3.path-style-access": "true",

@@ -98,7 +98,8 @@ class CallerParts(Opened):
 
     @cached_property
     def signed_urls(self) -> SignedUrls:
-        return SignedUrls(self.session_secrets, self.settings.transfer_url_ttl_s, self.clock)
+        ttl_s = self.settings.transfer_url_ttl_s
+        return SignedUrls(self.session_secrets, ttl_s, self.clock, self.access)
 
     @cached_property
     def vended_keys(self) -> VendedKeys:

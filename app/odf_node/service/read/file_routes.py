@@ -19,7 +19,7 @@ from odf_storage.stores.ports.values import DatasetEntry, ObjectKind
 from ..auth.actors import ANONYMOUS
 from ..auth.signed_urls import SignedUrls
 from ..http.answers import JsonAnswer, StreamedAnswer
-from ..http.deps import AccessDep, BaseDep, ReadableDep, SettingsDep, StoresDep, wired
+from ..http.deps import AccessDep, ActorDep, BaseDep, ReadableDep, SettingsDep, StoresDep, wired
 from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from .file_lists import ListFormat, end_of, list_files, media_type, no_pages, written
@@ -43,6 +43,7 @@ def files(
     urls: UrlsDep,
     current: CurrentDep,
     entry: ReadableDep,
+    actor: ActorDep,
     base: BaseDep,
     at: Hash = None,
     before: Hash = None,
@@ -59,7 +60,8 @@ def files(
     folder = base.rstrip("/") + request.url.path.removesuffix("files")
     is_open = settings.allow_anonymous and access.may_read(ANONYMOUS, entry)
     is_signed = (form != JSON and not is_open) if sign is None else sign
-    signed = urls.signer(FOLDER, entry.id, urls.expiry()) if is_signed else None
+    account = None if actor.account is None else actor.account.id
+    signed = urls.signer(FOLDER, entry.id, urls.expiry(), account) if is_signed else None
     kept = {"cache-control": "no-store"} if is_signed else {}
     if form == JSON:
         size = min(limit or DEFAULT_FILES, MAX_PAGE)

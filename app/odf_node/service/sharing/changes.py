@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from odf_protocol.delta.schemas import DeltaSchema
 from odf_protocol.errors import BadInput, LimitExceeded
-from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.rows import Projection
@@ -139,8 +139,6 @@ def find_changed_file(
     except BadInput:
         raise DatasetHidden from None
     urls.check(signature, CHANGES, owner, slice_hash)
-    if stores.registry.find(DatasetRef(id=owner)) is None:
-        raise DatasetHidden
     store = version_files(stores.projections, owner)
     key = changed_rows_key(slice_hash)
     try:

@@ -93,8 +93,8 @@ def slice_files(
     slices = f"{base}{access.shown_alias(table.entry)}/{SLICES}/"
     changes = f"{base}{CHANGED.format(dataset=dataset)}"
     return Files(
-        slices=Folder(slices, urls.signer(SLICES, dataset, expires_s)),
-        changes=Folder(changes, urls.signer(CHANGES, dataset, expires_s)),
+        slices=Folder(slices, urls.signer(SLICES, dataset, expires_s, table.account)),
+        changes=Folder(changes, urls.signer(CHANGES, dataset, expires_s, table.account)),
         offset=json.dumps(found.outline.vocab.offset_column),
         expires_ms=expires_s * 1000,
     )

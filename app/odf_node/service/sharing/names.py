@@ -14,7 +14,7 @@ from odf_protocol.errors import BadInput, NotFound, Refused
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.read.rows import Projection
-from odf_storage.stores.ports.values import DatasetEntry
+from odf_storage.stores.ports.values import AccountId, DatasetEntry
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
@@ -72,10 +72,11 @@ def malformed_page_token() -> BadInput:
 
 @dataclass(frozen=True, slots=True)
 class SharedTable:
-    """A view of a dataset as a table."""
+    """A view of a dataset as a table, for an account; None: for everybody."""
 
     entry: DatasetEntry
     view: Projection
+    account: AccountId | None
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class Shares:
         alias = DatasetAlias(name, account)
         entry = self.access.entries.find(alias)
         if entry is not None and self.access.may_read(actor, entry):
-            return SharedTable(entry, view)
+            caller = None if actor.account is None else actor.account.id
+            return SharedTable(entry, view, caller)
         former = self.access.former(actor, alias)
         raise NotShared("table") if former is None else TableRenamed(former)
 

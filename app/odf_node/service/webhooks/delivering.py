@@ -23,17 +23,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from odf_protocol.errors import NodeError, Refused
-from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import poll_job
 from odf_storage.stores.jobs.sql import JobQueue
-from odf_storage.stores.ports.errors import AccountNotFound
 from odf_storage.stores.ports.following import Problem
-from odf_storage.stores.ports.values import AccountId, DatasetEntry, Failing, Scope
+from odf_storage.stores.ports.values import AccountId, Failing
 from odf_storage.stores.ports.webhooks import DeliveryAttempt, Webhook, WebhookState
 
-from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..news.feeds import ChainFeed, ChainPosition, Page
 from ..news.notices import NewsNotice
@@ -191,7 +189,7 @@ def _sent(
     the receiver has not taken it."""
     hooks = delivering.hooks
     # Checked after the page was read, so that the account may read what we send.
-    entry = _still_readable(delivering, webhook)
+    entry = delivering.access.still_readable(webhook.dataset, webhook.account)
     if entry is None:
         problem = _problem(
             Refused("ReadingEnded", "the account of the webhook may not read the dataset any more")
@@ -258,23 +256,6 @@ def _failed(
 
 def _problem(error: NodeError) -> Problem:
     return Problem(error.code, error.message, dict(error.facts))
-
-
-def _still_readable(delivering: Delivering, webhook: Webhook) -> DatasetEntry | None:
-    """Return the dataset if the account may read it now; read the index, not the caches."""
-    with delivering.access.reading() as reader:
-        entry = reader.registry.find(DatasetRef(id=webhook.dataset))
-        if entry is None:
-            return None
-        try:
-            account = reader.accounts.account(webhook.account)
-        except AccountNotFound:
-            return None
-        if account.disabled_at is not None:
-            return None
-        roles = reader.roles.of_account(webhook.account)
-    actor = Actor(account, frozenset(Scope), roles=roles)
-    return entry if delivering.access.may_read(actor, entry) else None
 
 
 class Deliverer:
