@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
-from odf_protocol.errors import Conflict, NotFound
+from odf_protocol.errors import NotFound
 from odf_protocol.identity import DatasetId
 
 from ..client.limits import one_line
@@ -75,11 +74,15 @@ def make(target: str, keep: int | None, key_file: Path | None, as_json: bool, **
     objects, which are listed; the rest is in the backup.
     """
     from odf_storage.datasets.backup.make import back_up
+    from odf_storage.datasets.backup.place import refuse_own
     from odf_storage.runtime.extras import app_version
+
+    from ..service.settings import load_settings
 
     place = _place(target, key_file)
     with opened_stores(where) as (stores, data), stepwise(quiet=as_json) as step:
-        _refuse_own(target, [*stores.folders(), data], where.get("objects_url"))
+        objects_url = where.get("objects_url") or load_settings().objects_url
+        refuse_own(target, [*stores.folders(), data], objects_url)
         report = back_up(
             stores,
             place,
@@ -104,24 +107,6 @@ def make(target: str, keep: int | None, key_file: Path | None, as_json: bool, **
 
 
 def _unwatched(_step: str, _done: int, _total: int) -> None: ...
-
-
-def _refuse_own(target: str, folders: Sequence[Path], objects_url: str | None) -> None:
-    """Refuse a target that would be lost with the node."""
-    from ..service.settings import load_settings
-
-    url = objects_url or load_settings().objects_url
-    if url is not None and f"{target.rstrip('/')}/".startswith(f"{url.rstrip('/')}/"):
-        raise Conflict("BackupPlaceTaken", "the objects of the node are there; name another place")
-    path = Path(urlsplit(target).path if target.startswith("file://") else target)
-    if "://" in target and not target.startswith("file://"):
-        return
-    for folder in folders:
-        if path.resolve().is_relative_to(folder.resolve()):
-            raise Conflict(
-                "BackupPlaceTaken",
-                f"{path} is in the folder of the node, with which it would be lost; name another",
-            )
 
 
 @backup.command(name="list")

@@ -14,6 +14,11 @@ from odf_storage.runtime.features import Feature, installed
 _HERE = "odf_node.service"
 OWN = (
     Feature(
+        name="backups",
+        settings=f"{_HERE}.system.backups:BackupSettings",
+        runners=f"{_HERE}.parts.doors:runners_of_backups",
+    ),
+    Feature(
         name="catalogues",
         router=f"{_HERE}.catalogs.routes:router",
         dataset_routes=(f"{_HERE}.catalogs.routes:add_catalog_routes",),

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from odf_protocol.instant import Instant
+from odf_storage.datasets.backup.last import LastBackup, last_backup
 from odf_storage.datasets.node.overviews import Gauges, read_gauges
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
@@ -121,6 +124,8 @@ class Metrics:
         yield from _of_requests(self.counters)
         gauges = read_gauges(self.stores.engine)
         yield from _of_node(gauges, self.clock().ns / 1e9)
+        with suppress(Exception):  # a bucket that is away hides these only
+            yield from _of_backups(last_backup(self.stores.projections), self.clock())
 
 
 def page(metrics: Metrics) -> bytes:
@@ -191,6 +196,21 @@ def _of_requests(counters: Counters) -> Iterator[Metric]:
     slices.add_metric(["opened"], counters.slices_opened)
     slices.add_metric(["left_out"], counters.slices_left_out)
     yield from (answers, sent, took, ended, slices)
+
+
+def _of_backups(last: LastBackup, now: Instant) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    age_s = last.age_s(now)
+    if age_s is not None:
+        yield GaugeMetricFamily(
+            "odf_backup_age_seconds", "Since the moment of the last good backup.", value=age_s
+        )
+    yield GaugeMetricFamily(
+        "odf_backup_failing",
+        "1 if the newest attempt to make a backup failed.",
+        value=0 if last.problem is None else 1,
+    )
 
 
 def _of_node(gauges: Gauges, now_s: float) -> Iterator[Metric]:

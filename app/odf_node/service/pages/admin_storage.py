@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from odf_storage.datasets.backup.last import last_backup
 from odf_storage.datasets.node.overviews import read_gauges
 from odf_storage.stores.ports.accounts import AuditFilter
 from odf_storage.stores.ports.publications import ListOrder, SortBy, WantedOverviews
@@ -42,6 +43,7 @@ def _storage(given: Views, actor: Actor, request: Request) -> Response:
         "free": stores.free_bytes(),
         "least_free": part_of(request, Settings).min_free_bytes,
         "trouble": stores.write_trouble(),
+        "backup": last_backup(stores.projections),
         "upkeep": [
             (
                 action,

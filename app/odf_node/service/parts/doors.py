@@ -27,6 +27,7 @@ from ..projections.routes import keep_up
 from ..setting_groups.words import Tenancy
 from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
 from ..sharing.tables import SharedTables
+from ..system.backups import BackupRunner, BackupSettings
 from ..trust.log import SALTS, SALTS_BYTES, LogKeeper, TrustSettings
 from ..trust.routes import LOG_REST_S, LogRunner
 from ..webhooks.delivering import Deliverer, Delivering, FailingPolls
@@ -34,6 +35,20 @@ from ..webhooks.sending import Sender
 from ..webhooks.webhooks import WEBHOOK_OLD_SECRET_S, WEBHOOKS_ACCOUNT, Webhooks
 from ..why.question import Provenance
 from .features import FeatureParts
+
+
+def runners_of_backups(node: FeatureParts) -> Iterator[BackupRunner]:
+    """Yield what makes backups, if the settings say where to."""
+    settings = node.part(BackupSettings)
+    if settings.to is not None:
+        yield BackupRunner(
+            node.stores,
+            settings,
+            target=settings.to,
+            data=node.settings.data,
+            objects_url=node.settings.objects_url,
+            clock=node.clock,
+        )
 
 
 def parts_of_feeds(node: FeatureParts) -> Iterator[object]:

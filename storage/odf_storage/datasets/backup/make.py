@@ -21,6 +21,7 @@ import sqlalchemy as sa
 
 from odf_protocol.errors import BadInput, Conflict, NotFound
 from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import HashMismatch, Multihash
 
@@ -33,6 +34,7 @@ from ...stores.sql.migrate import LATEST, current
 from ...stores.sql.tables import jobs, refs, uploaded_files
 from ..contents.named_objects import named_objects
 from ..node.stores import Stores
+from .last import note_made
 from .manifest import (
     Held,
     Listed,
@@ -98,10 +100,11 @@ def back_up(
     version: str,
     data: Path | None = None,
     keep: int | None = None,
+    every_s: float = 0.0,
     progress: Progress = lambda _step, _done, _total: None,
 ) -> BackupReport:
     """Make a backup; with `keep`, then remove all but so many of the newest. A sealed backup has
-    the keys in the folder `data`, too.
+    the keys in the folder `data`, too. It is noted as the last one of the node.
 
     An interrupted backup leaves files that the next one uses.
 
@@ -109,6 +112,7 @@ def back_up(
         BackupOfAnotherNode, BackupPlaceTaken, BackupRunning, BackupTooNew, BackupKeyNeeded,
         BackupKeyWrong; SchemaOfAnotherVersion: another version of the node uses the database.
         BackupDamaged: the manifest of the backup before.
+        BackupNotDue: the newest backup is younger than `every_s`; `due_s` is the rest.
     """
     if (schema := current(stores.engine)) != LATEST:
         raise Conflict(
@@ -118,7 +122,9 @@ def back_up(
         )
     place.begin(node_of(stores))
     with place.claimed() as hold:
-        return _Backup(stores, place, version, data, progress).run(hold, keep)
+        run = _Backup(stores, place, version, data, progress)
+        run.refuse_early(every_s)
+        return run.run(hold, keep)
 
 
 def node_of(stores: Stores) -> str:
@@ -137,6 +143,19 @@ class _Backup:
         self._before = load(place, found[-1]) if found else None
         self._known = {} if self._before is None else _whole(self._before)
         self._report = BackupReport(number=found[-1].number + 1 if found else 1)
+
+    def refuse_early(self, every_s: float) -> None:
+        """Raise `BackupNotDue` if the backup before is younger. One of the future is not."""
+        if self._before is None:
+            return
+        age_s = (self._place.clock().ns - Instant.parse(self._before.at).ns) / NANOS
+        if 0 <= age_s < every_s:
+            self._note(self._before)
+            raise Conflict(
+                "BackupNotDue",
+                f"backup {self._before.number} is of {self._before.at}, which is not long ago",
+                due_s=every_s - age_s,
+            )
 
     def run(self, hold: Hold, keep: int | None) -> BackupReport:
         at = str(self._place.clock())
@@ -160,10 +179,14 @@ class _Backup:
             keys=self._keys(),
         )
         save(self._place, manifest)
+        self._note(manifest)
         if keep is not None:
             self._report.removed = prune(self._place, keep)
         self._report.bytes_written = self._place.bytes_written
         return self._report
+
+    def _note(self, made: Manifest) -> None:
+        note_made(self._stores.projections, made.number, made.at, len(made.missing))
 
     def _tables(self, db: sa.Connection) -> list[Table]:
         known = {one.name: one for one in self._before.tables} if self._before else {}

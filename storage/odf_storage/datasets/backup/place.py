@@ -24,11 +24,12 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -232,11 +233,15 @@ class Place:
             )
 
     def _refuse_other_files(self) -> None:
+        """Old backups are removed with all that is not needed any more in these folders."""
         root = getattr(self.store, "root", None)
-        if root is not None and Path(root).is_dir() and any(Path(root).iterdir()):
+        is_taken = root is not None and Path(root).is_dir() and any(Path(root).iterdir())
+        folders = (MANIFESTS, FILES, OBJECTS)
+        if is_taken or any(True for folder in folders for _ in self.store.list(folder)):
             raise Conflict(
                 "BackupPlaceTaken",
-                f"{root} has other files, and no backups; name an empty folder or a new one",
+                f"{root or 'the bucket'} has other files there, and no backups; name an empty "
+                "folder or a new one",
             )
 
     # --- one writer at a time ---------------------------------------------------------------
@@ -329,6 +334,24 @@ def _is_alive(pid: int) -> bool:
     except (PermissionError, OverflowError):
         return True
     return True
+
+
+def refuse_own(target: str, folders: Sequence[Path], objects_url: str | None) -> None:
+    """Raise `BackupPlaceTaken` for a target that would be lost with the node, whose folders and
+    bucket these are."""
+    if objects_url is not None and f"{target.rstrip('/')}/".startswith(
+        f"{objects_url.rstrip('/')}/"
+    ):
+        raise Conflict("BackupPlaceTaken", "the objects of the node are there; name another place")
+    if "://" in target and not target.startswith("file://"):
+        return
+    path = Path(urlsplit(target).path if target.startswith("file://") else target)
+    for folder in folders:
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise Conflict(
+                "BackupPlaceTaken",
+                f"{path} is in the folder of the node, with which it would be lost; name another",
+            )
 
 
 def refuse_newer(version: int) -> None:
