@@ -16,8 +16,10 @@ from upkeep_parts import Ahead, grown
 
 from odf_node.cli import doctor
 from odf_node.cli.main import main
+from odf_storage.datasets.backup.last import note_failed, note_made
 from odf_storage.datasets.node.open_stores import UNFINISHED, StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.index.sql import RefIndex
 from odf_storage.stores.sql.migrate import revert
 
@@ -136,6 +138,10 @@ def _away(stores: Stores, data: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("ODF_NODE_PUBLIC_URL", "http://127.0.0.1:1")
 
 
+def _no_backup(stores: Stores, data: Path, patch: pytest.MonkeyPatch) -> None:
+    note_failed(stores.projections, system_clock(), "the bucket is gone")
+
+
 FAULTS: dict[str, tuple[Any, str, str]] = {
     "disk": (_full, "512 MiB of 102400 are free", "odf-node gc"),
     "clock": (_behind, "seconds after what this clock says", "NTP"),
@@ -143,6 +149,7 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
     "database, unfinished": (_unfinished, "not restored to its end", "odf-node restore"),
     "database, old": (_old_schema, "has schema 0018", "odf-node db migrate"),
     "database, broken": (_broken, "", ""),
+    "backups": (_no_backup, "failed: the bucket is gone", "tries again"),
     "Spark": (_no_java, "has no bin/java", "JDK 17"),
     "confinement": (_not_confined, "no Landlock", "ODF_NODE_QUERY_CONFINEMENT=auto"),
     "descriptors": (_few_files, "too few", "ulimit -n"),
@@ -161,6 +168,15 @@ def test_each_fault_is_named_with_what_to_do(
     assert len(bad) == 1
     assert says in bad[0][1]
     assert do in bad[0][2]
+
+
+def test_the_age_of_the_last_backup_is_told_and_that_there_is_none(
+    stores: Stores, data: Path
+) -> None:
+    assert examined("--data", data, fails=False)["backups"][0][:2] == ("note", "there is no backup")
+    note_made(stores.projections, 7, str(system_clock()), 0)
+    told = examined("--data", data, fails=False)["backups"][0]
+    assert told[:2] == ("well", "the last backup is 0 hour(s) old")
 
 
 def test_what_is_open_to_strangers_is_noted(

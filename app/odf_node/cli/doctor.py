@@ -308,6 +308,25 @@ def _store(seen: Seen) -> Found:
         yield "well", "the store of objects can be written to", ""
 
 
+def _backups(seen: Seen) -> Found:
+    from odf_storage.datasets.backup.last import last_backup
+
+    if seen.stores is None:
+        return
+    last = last_backup(seen.stores.projections)
+    age_s = last.age_s(system_clock())
+    if last.problem is not None:
+        yield (
+            "bad",
+            f"the last attempt to make a backup failed: {last.problem}",
+            "mend this; the service tries again by itself",
+        )
+    elif age_s is None:
+        yield "note", "there is no backup", "odf-node backup TARGET, or set ODF_BACKUP_TO"
+    else:
+        yield "well", f"the last backup is {age_s / 3600:.0f} hour(s) old", ""
+
+
 def _gives_back(kept: KeyedStore) -> bool:
     kept.put(PROBE, [b"probe"])
     found = kept.read(PROBE, most=64)
@@ -323,6 +342,7 @@ CHECKS: dict[str, Callable[[Seen], Found]] = {
     "disk": _disk,
     "database": _database,
     "store": _store,
+    "backups": _backups,
     "Spark": _spark,
     "confinement": _confinement,
     "descriptors": _descriptors,
@@ -381,10 +401,10 @@ _MARKS: dict[Level, str] = {"well": " ok ", "note": "note", "bad": "BAD "}
 @click.command()
 @all_store_options
 def doctor(as_json: bool, **where: Any) -> None:
-    """Look at settings, clock, disk, database, store, Spark and network, and say what to do.
+    """Look at settings, disk, database, store, backups, Spark and network; say what to do.
 
     Changes nothing. Run it as the account of the node, with its settings, beside a running node or
-    before the first start. Ends with exit code 1 when something keeps the node from working.
+    before the first start. Ends with exit code 1 when something is to be mended.
     """
     findings = examine(where)
     bad = [each for each in findings if each.level == "bad"]
