@@ -12,7 +12,7 @@ from pydantic import Field
 
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import NANOS
-from odf_storage.datasets.backup.last import note_failed
+from odf_storage.datasets.backup.last import MOST_PROBLEM_CHARS, note_failed
 from odf_storage.datasets.backup.make import BackupReport, back_up
 from odf_storage.datasets.backup.place import open_place, read_key, refuse_own
 from odf_storage.datasets.node.stores import Stores
@@ -129,6 +129,7 @@ class BackupRunner:
             error.message if isinstance(error, NodeError) else f"{type(error).__name__}: {error}"
         )
         _log.error("the backup failed: %s", problem, exc_info=None if is_told else error)
+        problem = problem[:MOST_PROBLEM_CHARS]
         note_failed(self._stores.projections, self._clock(), problem)
         self._record("failed", problem=problem)
 

@@ -51,8 +51,7 @@ def note_made(kept: KeyedStore, number: int, at: str, missing: int) -> None:
 
 
 def note_failed(kept: KeyedStore, at: Instant, problem: str) -> None:
-    """Note that an attempt failed."""
-    problem = problem[:MOST_PROBLEM_CHARS]
+    """Note that an attempt failed; `problem` has at most `MOST_PROBLEM_CHARS`."""
     _change(kept, lambda known: msgspec.structs.replace(known, failed_at=str(at), problem=problem))
 
 
