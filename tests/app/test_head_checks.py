@@ -184,7 +184,8 @@ def test_a_policy_asks_for_witnesses(service, chain, tmp_path):
     state = log.state()
     note = Note.parse(state.checkpoint.encode())
     line = cosigned_line(note.text, "witness", WITNESS, 1_800_000_000)
-    log.cosigned(state.checkpoint, str(Note(note.text, (*note.lines, line))))
+    more = str(Note(note.text, (*note.lines, line)))
+    log.cosigned(state.checkpoint, more, by="witness", at_s=line.stamp)
     said = verified(service, "--policy", str(policy))
     assert (said["word"], said["exit"]) == ("confirmed", 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import sqlalchemy as sa
 from chain_maker import NOON, chain, entry, infos, linked
 from refusals import refusing
@@ -9,7 +10,14 @@ from refusals import refusing
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.trust.heads import GapRecord, HeadKind, HeadRecord, MapRecord, read_record
-from odf_protocol.trust.merkle import consistency_path, is_continued, leaf_hash, nodes_of, tree_root
+from odf_protocol.trust.merkle import (
+    EMPTY_ROOT,
+    consistency_path,
+    is_continued,
+    leaf_hash,
+    nodes_of,
+    tree_root,
+)
 from odf_protocol.trust.tiles import Tile, unbundled
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Visibility
@@ -225,11 +233,30 @@ class HeadLogContract:
         _created(stores, 1)
         first = grown(stores)
         assert first is not None
-        assert stores.head_log.cosigned(first.checkpoint, "more")
-        assert not stores.head_log.cosigned(first.checkpoint, "late")
+        assert stores.head_log.cosigned(first.checkpoint, "more", by="anna", at_s=7)
+        assert not stores.head_log.cosigned(first.checkpoint, "late", by="anna", at_s=9)
+        assert stores.head_log.cosigners() == {"anna": 9}
         state = stores.head_log.state()
         assert state is not None
         assert state.checkpoint == "more"
+
+    def test_a_log_of_others_is_witnessed_where_it_was_left(self, stores: Stores) -> None:
+        seen = list[tuple[int, bytes]]()
+
+        def signed(size: int, root: bytes) -> tuple[int, bytes, str]:
+            seen.append((size, root))
+            if len(seen) > 2:
+                raise ValueError
+            return len(seen), bytes([len(seen)]) * 32, f"note {len(seen)}"
+
+        assert stores.witnessed.find("anna") is None
+        for _ in range(2):
+            stores.witnessed.advance("anna", signed)
+        with pytest.raises(ValueError, match=r"^$"):
+            stores.witnessed.advance("anna", signed)
+        assert seen == [(0, EMPTY_ROOT), (1, b"\x01" * 32), (2, b"\x02" * 32)]
+        assert stores.witnessed.find("anna") == "note 2"
+        assert not stores.witnessed.find("bert")
 
     def test_a_log_keeps_the_name_it_was_first_signed_under(self, stores: Stores) -> None:
         log = stores.head_log

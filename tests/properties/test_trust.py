@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.fuzz.trust_targets import fuzz_trust, trust_seeds
 
 from odf_protocol.trust.merkle import (
+    GrowingTree,
     consistency_path,
     inclusion_path,
     is_continued,
@@ -52,3 +53,11 @@ def _flipped(path: list[bytes], place: int, bit: int) -> list[bytes]:
     changed = [bytearray(each) for each in path]
     changed[place % len(path)][place % 32] ^= bit
     return [bytes(each) for each in changed]
+
+
+def test_a_tree_that_is_appended_to_has_the_root_of_all_its_leaves():
+    tree = GrowingTree()
+    for size, leaf in enumerate(LEAVES):
+        assert tree.root == tree_root(size, NODES)
+        tree = GrowingTree(tree.size, list(tree.edge))  # what is kept is enough to go on
+        tree.append(leaf)

@@ -166,7 +166,11 @@ COMMANDS = {
     "index": ("odf_node.cli.upkeep:index", "Make a node's index again from its objects."),
     "audit": ("odf_node.cli.admin:audit", "Show who did what on a node."),
     "db": ("odf_node.cli.upkeep:db", "Bring a node's database up to date."),
-    "trust": ("odf_node.cli.trust:trust", "Show and forget the logs of nodes you have seen."),
+    "trust": ("odf_node.cli.trust:trust", "Show and forget the logs of nodes, and their keys."),
+    "monitor": (
+        "odf_node.cli.trust:monitor",
+        "Follow the logs of nodes, and the heads they serve.",
+    ),
     "evidence": ("odf_node.cli.trust:evidence", "Check a file that says that a log lied."),
     "head-log": ("odf_node.cli.upkeep:head_log", "Show and resume the signed log of heads."),
     "lineage": (

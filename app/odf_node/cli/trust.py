@@ -1,18 +1,24 @@
-"""`odf-node trust` and `evidence`: the logs of nodes, which commands check heads against."""
+"""`odf-node trust`, `evidence`, `monitor`: the logs of nodes, which heads are checked against."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from odf_protocol.errors import BadInput, NotFound
+from odf_protocol.errors import BadInput, NodeError, NotFound
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 
-from .output import DAMAGED, json_option, print_json
+from ..client.limits import one_line
+from .output import DAMAGED, FAILED, json_option, print_json
+from .tokens import any_token, token_at
+
+MAX_LINE = 4000
 
 if TYPE_CHECKING:
     from ..client.remotes import Location
@@ -78,6 +84,47 @@ def list_(as_json: bool) -> None:
 @trust.command()
 @click.argument("node", metavar="URL")
 @json_option
+def show(node: str, as_json: bool) -> None:
+    """Print the log of the node at URL, and its key as a witness, as a policy file.
+
+    Such a file is for --policy, and for ODF_TRUST_POLICY and ODF_TRUST_WITNESS_FOR of a node. Ask
+    the administrator by another way whether the keys are the right ones.
+    """
+    from odf_protocol.trust.checkpoints import MAX_ORIGIN_CHARS
+    from odf_protocol.trust.notes import MAX_NOTE_BYTES, Note, NoteKey
+
+    from ..client.http import open_http
+    from ..client.limits import LIMITS
+    from ..client.node_api import NodeApi, NothingThere
+    from ..client.trust import first_seen
+
+    base, limits = _base(node), replace(LIMITS, metadata_bytes=MAX_NOTE_BYTES)
+    with open_http(limits) as http:
+        api = NodeApi(base, token_at(base, None), http=http, limits=limits)
+        try:
+            log = first_seen(api, Note.parse(api.raw("log/checkpoint"))).key
+        except NothingThere:  # nothing was signed yet
+            log = None
+        key = NoteKey.parse(str(api.look("log/witness").get("key"))[: 2 * MAX_ORIGIN_CHARS])
+    if as_json:
+        print_json({"node": base, "log": log, "witness": str(key)})
+        return
+    name = key.name.partition("/")[0]
+    for line in (
+        f"log {log} {base}log" if log else f"# {base} has signed nothing yet",
+        f"witness {name} {key} {base}log/witness",
+        f"quorum {name}",
+    ):
+        click.echo(one_line(line, MAX_LINE))
+
+
+def _base(node: str) -> str:
+    return node.rstrip("/") + "/"
+
+
+@trust.command()
+@click.argument("node", metavar="URL")
+@json_option
 def forget(node: str, as_json: bool) -> None:
     """Forget key and newest checkpoint of the log of the node at URL.
 
@@ -85,7 +132,7 @@ def forget(node: str, as_json: bool) -> None:
     """
     from ..client.trust import LogMemory
 
-    base = node.rstrip("/") + "/"
+    base = _base(node)
     if not LogMemory().forget(base):
         raise NotFound("LogUnknown", f"no log of {base} was seen; `odf-node trust list` shows them")
     print_json({"forgotten": base}) if as_json else click.echo(f"forgot the log of {base}")
@@ -117,3 +164,41 @@ def evidence(ctx: click.Context, file: Path, as_json: bool) -> None:
         click.echo(f"{found.word}: {found.why} ({signed})")
         click.echo(f"proven: {proven}" if proven else "not proven by this file alone: ask the log")
     ctx.exit(DAMAGED if proven else 0)
+
+
+@click.command()
+@click.argument("nodes", metavar="URL…", nargs=-1, required=True)
+@any_token
+@json_option
+@click.pass_context
+def monitor(ctx: click.Context, nodes: tuple[str, ...], token: str | None, as_json: bool) -> None:
+    """Read the logs of nodes, and compare them with the heads that the nodes serve.
+
+    The first run reads a log from its beginning, and later ones what is new. Run it regularly. Ends
+    with exit code 6 if a log does not continue what was seen of it, or if the head of a dataset is
+    not that of its newest leaf; with 1 if a node could not be asked.
+    """
+    from ..client.monitor import Monitor, report_data
+
+    named = ctx.get_parameter_source("token") is ParameterSource.COMMANDLINE
+    if named and len(nodes) > 1:
+        raise click.UsageError("a token is for one node: name one, or log in at each")
+    found, failed, is_alarm = list[dict[str, Any]](), False, False
+    for node in map(_base, nodes):
+        try:
+            report = Monitor(node=node, token=token_at(node, token)).look()
+        except NodeError as error:
+            failed = True
+            found.append({"node": node, "error": error.message})
+            why = one_line(error.message, MAX_LINE)
+            click.echo(f"{node} could not be followed: {why}", err=True)
+            continue
+        found.append(report_data(node, report))
+        is_alarm = is_alarm or bool(report.findings)
+        if not as_json:
+            click.echo(f"{node} {report.size} leaves, {report.datasets} datasets")
+            for finding in report.findings:
+                click.echo(f"  {one_line(finding.text, MAX_LINE)}")
+    if as_json:
+        print_json({"nodes": found})
+    ctx.exit(DAMAGED if is_alarm else FAILED if failed else 0)

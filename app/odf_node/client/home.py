@@ -98,11 +98,12 @@ def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "odf-node"
 
 
-def read_file(path: Path, kind: type[T]) -> T:
-    """Read a file; return an empty value if it does not exist. Raises `UnreadableConfig`."""
+def read_file(path: Path, kind: type[T], *, most: int = MAX_FILE_BYTES) -> T:
+    """Read a file of `most` bytes; return an empty value if it does not exist. Raises
+    `UnreadableConfig`."""
     try:
         with path.open("rb") as stream:
-            return decode_json(stream.read(MAX_FILE_BYTES), kind)
+            return decode_json(stream.read(most), kind)
     except (FileNotFoundError, NotADirectoryError):
         return kind()
     except (msgspec.DecodeError, UnicodeError):

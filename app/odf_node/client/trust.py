@@ -193,7 +193,8 @@ class HeadCheck:
             proof = convert(shown, HeadProof)
             node = _node_of(base, str(shown.get("log")), known)
             there = NodeApi(node, token, http=http, limits=self.limits)
-            log = known[1] if known else _first_seen(there, proof)
+            shown_note = LogProof.parse(proof.proof.encode()).checkpoint
+            log = known[1] if known else first_seen(there, shown_note)
             verdict = self._judged(dataset, head, proof, log, there)
             if verdict.word is Word.UNLOGGED and _moved(here, head):
                 return _unlogged("the head moved meanwhile; run the command again")
@@ -205,7 +206,7 @@ class HeadCheck:
         note = Note.parse(log.note.encode()) if log.note else None
 
         def between(old: int, size: int) -> list[bytes]:
-            return consistency_path(old, size, tile_nodes(partial(_tile, there), size))
+            return consistency_path(old, size, tile_nodes(partial(tile_at, there), size))
 
         seen = Seen(key=NoteKey.parse(log.key), note=note)
         return judge(dataset, head, proof, seen, self.wanted, between=between, now_s=self.clock())
@@ -279,9 +280,8 @@ def _node_of(base: str, path: str, known: tuple[str, KnownLog] | None) -> str:
     return node
 
 
-def _first_seen(there: NodeApi, proof: HeadProof) -> KnownLog:
+def first_seen(there: NodeApi, note: Note) -> KnownLog:
     """Return the log under the key that the node publishes and that signed the checkpoint."""
-    note = LogProof.parse(proof.proof.encode()).checkpoint
     origin = Checkpoint.parse(note.text).origin
     signed = {line.key_id for line in note.lines}
     for each in there.look("system/keys").get("keys", ()):
@@ -291,7 +291,8 @@ def _first_seen(there: NodeApi, proof: HeadProof) -> KnownLog:
     raise BadInput("SignatureWrong", f"none of the keys of the node signed the log {origin[:80]!r}")
 
 
-def _tile(there: NodeApi, tile: Tile) -> bytes:
+def tile_at(there: NodeApi, tile: Tile) -> bytes:
+    """Return a file of the log of a node. Raises `MalformedTile`."""
     try:
         return there.raw(f"log/tile/{tile.path}")
     except NothingThere as none:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from ..errors import BadInput
 
@@ -39,6 +40,33 @@ def nodes_of(leaves: Sequence[bytes]) -> Nodes:
         pairs = zip(below[::2], below[1::2], strict=False)
         levels.append([node_hash(left, right) for left, right in pairs])
     return lambda level, index: levels[level][index]
+
+
+@dataclass
+class GrowingTree:
+    """A tree of which only the roots of its complete subtrees are kept, the largest first: enough
+    to append to it, and to know its root."""
+
+    size: int = 0
+    edge: list[bytes] = field(default_factory=list)
+
+    def append(self, leaf: bytes) -> None:
+        """Add the hash of a leaf."""
+        full = self.size
+        while full & 1:
+            leaf = node_hash(self.edge.pop(), leaf)
+            full >>= 1
+        self.edge.append(leaf)
+        self.size += 1
+
+    @property
+    def root(self) -> bytes:
+        if not self.edge:
+            return EMPTY_ROOT
+        found = self.edge[-1]
+        for left in reversed(self.edge[:-1]):
+            found = node_hash(left, found)
+        return found
 
 
 def tree_root(size: int, nodes: Nodes) -> bytes:

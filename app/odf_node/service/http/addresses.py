@@ -47,7 +47,7 @@ OPEN = frozenset(
         "/v/login",
     }
 )
-OPEN_FOLDERS = ("/platform/token/", "/delta-sharing/changes/")
+OPEN_FOLDERS = ("/platform/token/", "/delta-sharing/changes/", "/log/witness/")
 
 
 class DatasetPath(NamedTuple):

@@ -22,6 +22,7 @@ from odf_storage.datasets.node.overviews import Gauges, read_gauges
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.extras import app_version
+from odf_storage.stores.registers.head_log import HeadLog
 
 from ..setting_groups.words import Tenancy
 
@@ -126,6 +127,7 @@ class Metrics:
         yield from _of_node(gauges, self.clock().ns / 1e9)
         with suppress(Exception):  # a bucket that is away hides these only
             yield from _of_backups(last_backup(self.stores.projections), self.clock())
+        yield from _of_log(self.stores.head_log, self.clock().ns / 1e9)
 
 
 def page(metrics: Metrics) -> bytes:
@@ -234,3 +236,23 @@ def _of_node(gauges: Gauges, now_s: float) -> Iterator[Metric]:
     for kind, since in gauges.waiting_since.items():
         oldest.add_metric([kind], max(0.0, now_s - since.ns / 1e9))
     yield from (jobs, oldest)
+
+
+def _of_log(log: HeadLog, now_s: float) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    state = log.state()
+    if state is not None and state.signed_at is not None:
+        yield GaugeMetricFamily(
+            "odf_log_checkpoint_age_seconds",
+            "Since the log of heads was signed.",
+            value=max(0.0, now_s - state.signed_at.ns / 1e9),
+        )
+    ages = GaugeMetricFamily(
+        "odf_log_cosignature_age_seconds",
+        "Since a witness signed the log of heads.",
+        labels=["witness"],
+    )
+    for witness, at_s in log.cosigners().items():
+        ages.add_metric([witness], max(0.0, now_s - at_s))
+    yield ages

@@ -28,8 +28,9 @@ from ..setting_groups.words import Tenancy
 from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
 from ..sharing.tables import SharedTables
 from ..system.backups import BackupRunner, BackupSettings
-from ..trust.log import SALTS, SALTS_BYTES, LogKeeper, TrustSettings
-from ..trust.routes import LOG_REST_S, LogRunner
+from ..trust.log import SALTS, SALTS_BYTES, LogKeeper, TrustSettings, policy_of
+from ..trust.routes import LOG_REST_S, WITNESS_PATH, LogRunner
+from ..trust.witness import LOOK_S, Asking, Witness, sender
 from ..webhooks.delivering import Deliverer, Delivering, FailingPolls
 from ..webhooks.sending import Sender
 from ..webhooks.webhooks import WEBHOOK_OLD_SECRET_S, WEBHOOKS_ACCOUNT, Webhooks
@@ -125,20 +126,29 @@ def runners_of_kartothek(node: FeatureParts) -> Iterator[Follower]:
 
 def parts_of_trust(node: FeatureParts) -> Iterator[object]:
     """Yield what the routes and the runner ask for."""
-    settings = node.settings
-    yield LogKeeper(
+    settings, trust = node.settings, node.part(TrustSettings)
+    keeper = LogKeeper(
         stores=node.stores,
         keys=node.signing_keys,
         salts=node.stores.accounts.secret(SALTS, node.random(SALTS_BYTES)),
         public_url=settings.public_url,
-        map_s=node.part(TrustSettings).heads_map_s,
+        map_s=trust.heads_map_s,
         path="../log" if settings.tenancy is Tenancy.SINGLE else "../../log",
+        clock=node.clock,
+    )
+    yield keeper
+    yield Witness(
+        store=node.stores.witnessed,
+        logs=tuple(peer.key for peer in policy_of(trust.witness_for).logs),
+        name=f"{keeper.origin}/{WITNESS_PATH}",
+        seed=node.signing_keys.seed,
         clock=node.clock,
     )
 
 
 def runners_of_trust(node: FeatureParts) -> Iterator[Follower]:
-    """Yield what signs the log of heads."""
+    """Yield what signs the log of heads, and what asks each of its witnesses."""
+    trust = node.part(TrustSettings)
     runner = LogRunner(node.part(LogKeeper), node.settings.poll_s)
     yield Follower(
         "log",
@@ -148,6 +158,16 @@ def runners_of_trust(node: FeatureParts) -> Iterator[Follower]:
         topic=Topic.MOVED,
         least_rest_s=LOG_REST_S,
     )
+    for name, peer in policy_of(trust.policy).witnesses:
+        if peer.url:
+            asking = Asking(
+                node.stores.head_log,
+                peer,
+                heartbeat_s=trust.witness_heartbeat_s,
+                clock=node.clock,
+                send=sender(trust.witness_answer_s),
+            )
+            yield Follower(f"witness {name}", node.stores.wake_up, asking.look, poll_s=LOOK_S)
 
 
 def parts_of_provenance(node: FeatureParts) -> Iterator[object]:

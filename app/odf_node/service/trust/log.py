@@ -11,13 +11,14 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from odf_protocol.errors import Conflict, NotFound, Unavailable
 from odf_protocol.identity import DatasetId
-from odf_protocol.trust.checkpoints import Checkpoint, LogProof
+from odf_protocol.trust.checkpoints import MAX_POLICY_BYTES, Checkpoint, LogProof, Policy
 from odf_protocol.trust.heads import SALT_BYTES, MapRecord, logged_name, map_of, read_record
 from odf_protocol.trust.merkle import Nodes, inclusion_path, tree_root
 from odf_protocol.trust.notes import MAX_NOTE_BYTES, Note, encoded, note_line
@@ -52,6 +53,32 @@ class TrustSettings(BaseSettings):
         gt=0,
         description="Seconds after which the log signs a map of all heads again, if any moved.",
     )
+    policy: Path | None = Field(
+        None,
+        description="File of the form tlog-policy; its witnesses that have a URL are asked "
+        "to sign the log.",
+    )
+    witness_for: Path | None = Field(
+        None,
+        description="File of the form tlog-policy, for whose logs the node is a witness.",
+    )
+    witness_heartbeat_s: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds after which witnesses are asked to sign a log again that did not "
+        "change.",
+    )
+    witness_answer_s: float = Field(
+        10.0, gt=0, le=120, description="Seconds a witness may take to answer."
+    )
+
+
+def policy_of(path: Path | None) -> Policy:
+    """Read a policy of the settings; without a file it names nobody. Raises `MalformedPolicy`."""
+    if path is None:
+        return Policy()
+    with path.open("rb") as stream:
+        return Policy.parse(stream.read(MAX_POLICY_BYTES + 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,33 @@
-"""Routes of the log of heads: checkpoint, tiles, entries, and the proof of a dataset's head."""
+"""Routes of the log of heads: checkpoint, tiles, entries, proofs of heads, and the witness."""
 
 from __future__ import annotations
 
 import logging
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response
 
 from odf_protocol.errors import Conflict
 from odf_protocol.trust.tiles import WIDTH, Tile
 
 from ..http.answers import JsonAnswer
+from ..http.bodies import small_body
 from ..http.deps import ReadableDep, wired
 from .log import LogKeeper
+from .witness import SizeDiffers, Witness
 
 LOG_REST_S = 0.9
 """Rest between two checkpoints while heads move: one signature and one sync for many moves."""
 NEVER_CACHED = {"cache-control": "no-store"}
 FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
+WITNESS_PATH = "log/witness"
+"""Where witnesses are asked, below the address of a node."""
+WITNESS_BODY_BYTES = 64 * 1024
+SIZE = {"content-type": "text/x.tlog.size"}
 LogDep = Annotated[LogKeeper, Depends(wired(LogKeeper))]
+WitnessDep = Annotated[Witness, Depends(wired(Witness))]
 router = APIRouter(prefix="/log", tags=["trust"])
 _log = logging.getLogger("odf.log")
 
@@ -36,6 +44,29 @@ def tile(path: str, log: LogDep) -> Response:
     asked = Tile.parse(path)
     headers = FOR_EVER if asked.width == WIDTH else {}
     return Response(log.file(asked), media_type="application/octet-stream", headers=headers)
+
+
+@router.get("/witness", summary="The key of this node as a witness")
+def witness_key(witness: WitnessDep) -> Response:
+    """Return the key with which the node signs logs of others, and the names of these logs."""
+    return JsonAnswer({"key": witness.vkey, "logs": [key.name for key in witness.logs]})
+
+
+@router.post("/witness/add-checkpoint", summary="Have this witness sign a checkpoint")
+async def add_checkpoint(request: Request, witness: WitnessDep) -> Response:
+    """Sign a checkpoint that continues the one that was signed before (C2SP tlog-witness). The
+    signature of the log is all that lets a caller in."""
+    body = await small_body(request, WITNESS_BODY_BYTES)
+    try:
+        return PlainTextResponse(await run_in_threadpool(witness.add, body))
+    except SizeDiffers as differs:
+        return Response(f"{differs.size}\n", 409, SIZE)
+
+
+@router.get("/witness/{origin_hash}/checkpoint", summary="What this witness signed last")
+def witnessed(origin_hash: str, witness: WitnessDep) -> Response:
+    """Return the newest checkpoint of the log whose origin has this SHA-256, with signatures."""
+    return PlainTextResponse(witness.newest(origin_hash), headers=NEVER_CACHED)
 
 
 def head_proof(entry: ReadableDep, log: LogDep) -> Response:

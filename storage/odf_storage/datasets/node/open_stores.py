@@ -26,7 +26,7 @@ from ...stores.registers.accounts import AccountStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
-from ...stores.registers.head_log import HeadLog
+from ...stores.registers.head_log import HeadLog, WitnessedLogs
 from ...stores.registers.publications import OverviewStore, PublicationStore
 from ...stores.registers.schedules import Schedules, Variables
 from ...stores.registers.webhooks import WebhookStore
@@ -133,6 +133,7 @@ def open_stores(
         locks=locks_of(open_engine(url, pooled=False)),
         damages=DamageLog(engine),
         head_log=HeadLog(engine),
+        witnessed=WitnessedLogs(engine),
         hashed=Hashed(seconds=settings.rehash_s),
         copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
     )

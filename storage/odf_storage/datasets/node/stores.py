@@ -42,7 +42,7 @@ from ...stores.registers.accounts import AccountStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
-from ...stores.registers.head_log import HeadLog
+from ...stores.registers.head_log import HeadLog, WitnessedLogs
 from ...stores.registers.publications import OverviewStore, PublicationStore
 from ...stores.registers.schedules import Schedules, Variables
 from ...stores.registers.webhooks import WebhookStore
@@ -95,6 +95,7 @@ class Stores:
     variables: Variables
     damages: DamageLog
     head_log: HeadLog
+    witnessed: WitnessedLogs
     wake_up: WakeUp
     """Wakes the waiters for jobs in every process of the node."""
     engine: sa.Engine

@@ -3,6 +3,8 @@
 A move of a head leaves a note in its transaction (`index/sql_unlogged.py`). `integrate` makes
 leaves of the notes, and one transaction stores leaves, tiles and the signed checkpoint. Several
 services may do so: each holds the row of the state meanwhile.
+
+Witnesses of the log, and the logs of others that the node is a witness of.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from odf_protocol.errors import NotFound
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
+from odf_protocol.trust.checkpoints import MAX_ORIGIN_CHARS
 from odf_protocol.trust.heads import GapRecord, HeadKind, HeadRecord, map_record
 from odf_protocol.trust.merkle import EMPTY_ROOT, HASH_BYTES, Nodes, leaf_hash, tree_root
 from odf_protocol.trust.tiles import (
@@ -74,6 +77,21 @@ logged_heads = sa.Table(
     sa.Column("mapped", sa.BigInteger),
 )
 """Each dataset's newest leaf, and the one that was its newest at the newest map."""
+cosigners = sa.Table(
+    "log_cosigners",
+    metadata,
+    sa.Column("witness", sa.String(MAX_ORIGIN_CHARS), primary_key=True),
+    sa.Column("at_s", sa.BigInteger, nullable=False),
+)
+"""When each witness of this log signed last."""
+witnessed = sa.Table(
+    "witnessed_logs",
+    metadata,
+    sa.Column("origin", sa.String(MAX_ORIGIN_CHARS), primary_key=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("root", sa.LargeBinary, nullable=False),
+    sa.Column("checkpoint", sa.Text, nullable=False),
+)
 
 Name = Callable[[DatasetId, Visibility], str]
 Sign = Callable[[str, int, bytes], str]
@@ -173,11 +191,20 @@ class HeadLog:
             insert = insert_new(db, states).values(**_FIRST, **changes)
             db.execute(insert.on_conflict_do_update(index_elements=["id"], set_=changes))
 
-    def cosigned(self, before: str, note: str) -> bool:
-        """Replace a checkpoint by the same one with more signatures, if it is still the newest."""
+    def cosigned(self, before: str, note: str, *, by: str, at_s: int) -> bool:
+        """Replace a checkpoint by the same one with the signature of a witness, if it is still the
+        newest; remember when the witness signed."""
         its = states.c.checkpoint == before
         with writing(self._engine) as db:
+            insert = insert_new(db, cosigners).values(witness=by, at_s=at_s)
+            new = {"at_s": insert.excluded.at_s}
+            db.execute(insert.on_conflict_do_update(index_elements=["witness"], set_=new))
             return bool(db.execute(sa.update(states).where(its).values(checkpoint=note)).rowcount)
+
+    def cosigners(self) -> dict[str, int]:
+        """Return at which second since 1970 each witness signed last."""
+        with reading(self._engine) as db:
+            return {row.witness: row.at_s for row in db.execute(sa.select(cosigners))}
 
     def find(self, dataset: DatasetId) -> LoggedHead | None:
         with reading(self._engine) as db:
@@ -333,3 +360,28 @@ def _stored(db: sa.Connection, tile: Tile) -> bytes:
 
 def _no_such_tile(what: str) -> NotFound:
     return NotFound("NoSuchTile", f"the log has no tile {what[:80]}")
+
+
+class WitnessedLogs:
+    """The newest checkpoints that this node signed as a witness, by the origin of their log."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def find(self, origin: str) -> str | None:
+        """Return the newest checkpoint with its signatures."""
+        query = sa.select(witnessed.c.checkpoint).where(witnessed.c.origin == origin)
+        with reading(self._engine) as db:
+            return db.execute(query).scalar_one_or_none()
+
+    def advance(self, origin: str, witness: Callable[[int, bytes], tuple[int, bytes, str]]) -> None:
+        """Replace size, root and checkpoint by what `witness` returns for the stored size and
+        root (0 and that of an empty tree at first); nothing changes if it raises."""
+        first = {"origin": origin, "size": 0, "root": EMPTY_ROOT, "checkpoint": ""}
+        its = witnessed.c.origin == origin
+        with writing(self._engine) as db:
+            db.execute(insert_new(db, witnessed).values(**first).on_conflict_do_nothing())
+            row = db.execute(sa.select(witnessed).where(its).with_for_update()).one()
+            size, root, checkpoint = witness(row.size, bytes(row.root))
+            changes = {"size": size, "root": root, "checkpoint": checkpoint}
+            db.execute(sa.update(witnessed).where(its).values(**changes))
