@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,10 +102,9 @@ def show(node: str, as_json: bool) -> None:
     base, limits = _base(node), replace(LIMITS, metadata_bytes=MAX_NOTE_BYTES)
     with open_http(limits) as http:
         api = NodeApi(base, token_at(base, None), http=http, limits=limits)
-        try:
+        log = None
+        with suppress(NothingThere):  # nothing was signed yet
             log = first_seen(api, Note.parse(api.raw("log/checkpoint"))).key
-        except NothingThere:  # nothing was signed yet
-            log = None
         key = NoteKey.parse(str(api.look("log/witness").get("key"))[: 2 * MAX_ORIGIN_CHARS])
     if as_json:
         print_json({"node": base, "log": log, "witness": str(key)})

@@ -93,7 +93,7 @@ class Monitor:
             there = NodeApi(self.node, self.token, http=http, limits=limits)
             followed, verdict = self._followed(there)
             if verdict is not None:
-                return Report(size=followed.size, datasets=0, findings=(self._alarm(verdict),))
+                return self._stopped(followed, verdict)
             listed = [
                 Listed(f"{self.node}{each.get('alias')}/", DatasetId.parse(str(each.get("id"))))
                 for each in there.datasets()
@@ -104,8 +104,7 @@ class Monitor:
                     self.sleep(PAUSE_S)
                     followed, verdict = self._followed(there)
                     if verdict is not None:
-                        findings = (self._alarm(verdict),)
-                        return Report(size=followed.size, datasets=0, findings=findings)
+                        return self._stopped(followed, verdict)
                 differ = dict[Listed, str]()
                 for each in wrong:
                     here = NodeApi(each.base, self.token, http=http, limits=limits)
@@ -178,8 +177,8 @@ class Monitor:
         followed.size, followed.edge = tree.size, [encoded(each) for each in tree.edge]
         return None
 
-    def _alarm(self, verdict: Verdict) -> Finding:
-        """Write a contradiction down."""
+    def _stopped(self, followed: Followed, verdict: Verdict) -> Report:
+        """Write a contradiction down, and return it alone."""
         evidence = Evidence(
             word=verdict.word.value,
             why=verdict.why,
@@ -188,7 +187,8 @@ class Monitor:
             against=None if verdict.against is None else str(verdict.against),
         )
         written = self.memory.write_evidence(evidence) if verdict.against else None
-        return Finding(verdict, True, written)
+        finding = Finding(verdict, True, written)
+        return Report(size=followed.size, datasets=0, findings=(finding,))
 
 
 def _entries(there: NodeApi, first: int, size: int) -> Iterator[bytes]:
