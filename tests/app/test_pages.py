@@ -72,7 +72,7 @@ def test_the_page_of_a_dataset_shows_rows_blocks_files_and_how_to_take_it(visito
     assert f'href="/anna/open?block={head}"' in shown
     assert "/anna/open/data/f1620" in shown
     assert shown.count("<td>2050-01-01T12:00:00Z</td>") >= 10
-    assert shown.count("<td>0 added</td>") == 10
+    assert shown.count("0 added") == 0
 
 
 def test_whoever_may_post_is_shown_the_command_with_source_and_format(visitor, node):

@@ -40,9 +40,9 @@ def test_the_address_of_the_page_is_a_link_to_the_query_and_its_rows(visitor):
     text = visitor.get("/city", params={"query": QUERY}).text
     assert "population * 2 as doubled" in text
     shown = text[text.index("Rows of the query") :]
-    assert '<th scope="col">doubled</th>' in shown
+    assert '<th scope="col" class="number">doubled</th>' in shown
     assert "<td>c9</td>" in shown
-    assert "<td>1800</td>" in shown
+    assert '<td class="number">1800</td>' in shown
     assert "city as of" in shown
 
 

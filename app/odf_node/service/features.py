@@ -22,6 +22,7 @@ OWN = (
         name="catalogues",
         router=f"{_HERE}.catalogs.routes:router",
         dataset_routes=(f"{_HERE}.catalogs.routes:add_catalog_routes",),
+        page_part=f"{_HERE}.catalogs.citation:page_part",
     ),
     Feature(
         name="delta-sharing",

@@ -82,6 +82,8 @@ class DatasetTold:
     description: str
     keywords: tuple[str, ...]
     license: str | None
+    """Its address."""
+    spdx_id: str | None
     published: str
     modified: str
     watermark: str | None
@@ -287,14 +289,14 @@ class Catalogs:
 
     def croissant(self, entry: DatasetEntry, base: str) -> dict[str, Any]:
         """Return the Croissant document of a dataset as of its head."""
-        return croissant(self._told(entry, base))
+        return croissant(self.told(entry, base))
 
     def catalogue(self, base: str, after: str | None) -> Any:
         """Return a page of the datasets that everybody may read, ordered by alias."""
         found, more = list_datasets(
             self.access, ANONYMOUS, account=None, after=after, limit=DATASETS
         )
-        told = [self._told(entry, base) for entry in found]
+        told = [self.told(entry, base) for entry in found]
         here, following = (_page(base, CATALOGUE, each) for each in (after, more))
         return catalogue(base, here, told, following if more else None)
 
@@ -328,7 +330,8 @@ class Catalogs:
                     url = f"{base}{self.access.shown_alias(entry)}"
                     yield url, str(block.block.system_time)
 
-    def _told(self, entry: DatasetEntry, base: str) -> DatasetTold:
+    def told(self, entry: DatasetEntry, base: str) -> DatasetTold:
+        """Return the facts of a dataset as of its head."""
         dataset = self.stores.dataset(DatasetRef(id=entry.id))
         state = dataset.state()
         outline, _ = self.outlines.of(dataset, state.head, indexed=False)
@@ -347,6 +350,7 @@ class Catalogs:
             description=said or f"{alias}: a dataset of Open Data Fabric with verifiable history",
             keywords=tuple(state.info.keywords or ()) if state.info else (),
             license=state.license.website_url if state.license else None,
+            spdx_id=state.license.spdx_id if state.license else None,
             published=str(entry.created_at),
             modified=str(state.system_time),
             watermark=None if state.watermark is None else str(state.watermark),

@@ -10,8 +10,8 @@ The context of a request for a page of a dataset: actor, dataset, address.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -118,6 +118,8 @@ class Visit:
     is_open: bool
     """Whether everybody may read the dataset. Scripts of a page send no session, so they work only
     on such datasets."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """The query parameters."""
 
     @cached_property
     def alias(self) -> str:

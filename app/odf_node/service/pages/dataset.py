@@ -2,7 +2,7 @@
 
 (nothing)            description, newest rows, and how to load the dataset
 `?query=`            the same with the rows of a query; with `&format=` a file of these rows
-`?rows=40`           current rows, without the newest 40
+`?rows=40`           current rows, without the newest 40; `sort`, `column`, `how` and `value` choose
 `?changelog=40`      rows as they were recorded, without the newest 40
 `?columns=`          all columns
 `?history=`          its blocks, backwards from the block with that hash, by default from the head
@@ -26,7 +26,7 @@ from ..auth.actors import ANONYMOUS, Actor
 from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
 from ..settings import Settings
-from . import block_view, dataset_view, statistics
+from . import block_view, dataset_view, statistics, viewer
 from .block_view import Visit, dataset_pages
 from .dataset_view import taken_along
 from .render import page, shown
@@ -34,8 +34,8 @@ from .views import Views
 
 View = Callable[[Visit, str], dict[str, Any]]
 VIEWS: dict[str, tuple[str, View]] = {
-    "rows": ("rows", statistics.rows),
-    "changelog": ("rows", statistics.changelog),
+    "rows": ("rows", viewer.rows),
+    "changelog": ("rows", viewer.changelog),
     "columns": ("columns", statistics.columns),
     "history": ("history", block_view.history),
     "block": ("block", block_view.block),
@@ -68,4 +68,5 @@ def _visit(given: Views, actor: Actor, request: Request) -> Visit:
     address = request.path_params
     entry = given.access.resolve(actor, address.get("account"), address["dataset"], Action.READ)
     is_open = part_of(request, Settings).allow_anonymous and given.access.may_read(ANONYMOUS, entry)
-    return Visit(given, actor, entry, base_of(request), caller_of(request.scope), is_open)
+    caller, asked = caller_of(request.scope), request.query_params
+    return Visit(given, actor, entry, base_of(request), caller, is_open, asked)

@@ -38,13 +38,14 @@ from ..limits.texts import MARKDOWN_CHARS
 from ..lineage import lineage
 from ..query.background import IN_JSON, QueryBody, checked
 from ..query.query import Queries
-from ..query.verify import RowsAlone, gathered
+from ..query.verify import RowsAlone
 from ..read.file_lists import list_files
 from ..readers.tasks import MarkdownTask
 from .block_view import Visit, newest
-from .cells import cell_text, fields_of
+from .cells import fields_of
 from .loading import ways
 from .statistics import column_table, lineage_drawing
+from .viewer import asked_rows, newest_table, plain_table
 from .views import ROWS
 from .views import newest as newest_rows
 
@@ -64,8 +65,7 @@ def answered(
     shown: dict[str, Any] = {
         "text": text or f'select * from "{alias}" order by "offset" desc',  # noqa: S608 - shown, not run
         "is_asked": bool(text),
-        "columns": [],
-        "values": [],
+        "table": None,
         "inputs": [],
         "problem": None,
         "exports": [],
@@ -73,16 +73,13 @@ def answered(
     }
     if not text:
         return shown
-    body = QueryBody(query=text, data_format=Form.AOA.value, limit=QUERY_ROWS)
-    asked = checked(body, max_rows=queries.settings.query_max_rows)
     try:
-        rows, data, _ = from_thread.run(gathered, queries, actor, caller, asked)
+        values, rows = asked_rows(queries, actor, caller, text, limit=QUERY_ROWS)
     except NodeError as error:
         return {**shown, "problem": error.message}
     return {
         **shown,
-        "columns": [field.name for field in rows.schema.fields],
-        "values": msgspec.json.decode(data),
+        "table": plain_table(rows.schema, values),
         "inputs": [msgspec.to_builtins(pin) for pin in rows.pins],
         "exports": [(form, "?" + urlencode({"query": text, "format": form})) for form in EXPORTS],
     }
@@ -163,8 +160,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "posting": _posting(state) if Action.WRITE in allowed else None,
         "ways": ways(visit.base, visit.alias, is_open=visit.is_open),
         "rows": {
-            "columns": list(rows.columns),
-            "values": rows.cells(ROWS, state.vocab.operation_type_column),
+            "table": newest_table(visit, rows, ROWS),
             "problem": rows.problem,
             "is_unsure": rows.is_unsure,
         },
@@ -285,8 +281,7 @@ def _posting(state: ChainState) -> dict[str, Any] | None:
 
 
 def _asked(visit: Visit, query: str | None) -> dict[str, Any]:
-    shown = answered(visit.views.queries, visit.actor, visit.caller, query, alias=visit.alias)
-    return {**shown, "values": [[cell_text(value) for value in row] for row in shown["values"]]}
+    return answered(visit.views.queries, visit.actor, visit.caller, query, alias=visit.alias)
 
 
 def _lineage(visit: Visit) -> dict[str, Any]:

@@ -4,7 +4,7 @@ These are pure functions of JSON values, as `odf_storage/datasets/read/records.p
 
 Coordinates of drawings for SVG templates: bars of a column, and the lineage graph.
 
-Contents of the pages of all rows and all columns of a dataset.
+Content of the page of all columns of a dataset.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 from anyio import from_thread
 
-from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.errors import NodeError
 
 from ..readers.tasks import Profiled
 from .block_view import Visit
 from .cells import cell_text, column_lines, fields_of
-from .views import newest, sample_size
+from .views import sample_size
 
 BARS = 12
 MAX_SPAN = 1e300
@@ -245,46 +245,6 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     to_x, to_y = end[0], end[1] + BOX_HEIGHT // 2
     half = (x + to_x) // 2
     return f"M{x} {y}C{half} {y} {half} {to_y} {to_x} {to_y}{_head(to_x, to_y)}"
-
-
-ROWS = 100
-MAX_NUMBER_CHARS = 19
-
-
-def rows(visit: Visit, asked: str) -> dict[str, Any]:
-    """Return the current rows before the newest `asked`. Raises `NoNumber`."""
-    return _page(visit, asked, changelog=False)
-
-
-def changelog(visit: Visit, asked: str) -> dict[str, Any]:
-    """Return the rows as they were recorded before the newest `asked`. Raises `NoNumber`."""
-    return _page(visit, asked, changelog=True)
-
-
-def _page(visit: Visit, asked: str, *, changelog: bool) -> dict[str, Any]:
-    if not asked.isascii() or not asked.isdigit() or len(asked) > MAX_NUMBER_CHARS:
-        raise BadInput(
-            "NoNumber", f"{asked[:50]!r} is no number of rows; say how many of the newest to skip"
-        )
-    skip, state = int(asked), visit.state
-    found = newest(
-        visit.views, visit.entry, visit.caller, skip=skip, limit=ROWS, changelog=changelog
-    )
-    count = state.num_records if found.standing is None else found.standing
-    most = visit.views.tails.max_records
-    return {
-        "view": "changelog" if changelog else "rows",
-        "records": state.num_records,
-        "skipped": skip,
-        "count": count,
-        "columns": list(found.columns),
-        "rows": found.cells(ROWS, state.vocab.operation_type_column),
-        "is_unsure": found.is_unsure,
-        "problem": found.problem,
-        "newer": max(0, skip - ROWS) if skip else None,
-        "older": skip + ROWS if skip + ROWS < min(count, most - ROWS + 1) else None,
-        "most": most,
-    }
 
 
 def columns(visit: Visit, _: str) -> dict[str, Any]:

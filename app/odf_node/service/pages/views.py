@@ -34,7 +34,6 @@ from ..read.tail import Current, Tails, last_rows
 from ..readers.messages import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import Profiled, ProfileTask, StandingTask, TableRef
-from .cells import cell_text
 
 PAGE_STATISTICS_CELLS = 20_000_000
 """Most values that are read of new rows for statistics of columns on a page, where footers do not
@@ -159,8 +158,6 @@ SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000
 """Limits of rows and of cells in the sample for statistics."""
 MAX_BYTES = 1024 * 1024
 """Limit in bytes of the rows of a page."""
-OPERATIONS = ("added", "retracted", "corrected from", "corrected to")
-"""Words for operation types, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +174,6 @@ class ColumnSample:
     @property
     def count(self) -> int:
         return max(map(len, self.columns.values()), default=0)
-
-    def cells(self, rows: int, operation: str) -> list[list[str | None]]:
-        """Return the last rows, newest first; `operation` is the column whose numbers get words."""
-        columns = {
-            name: [_operation(value) for value in values[-rows:]]
-            if name == operation
-            else [cell_text(value) for value in values[-rows:]]
-            for name, values in self.columns.items()
-        }
-        return [list(row) for row in reversed(list(zip(*columns.values(), strict=True)))]
 
 
 def sample_size(columns: int) -> int:
@@ -218,9 +205,3 @@ def newest(
         return from_thread.run(rows)
     except NodeError as error:
         return ColumnSample({}, error.message)
-
-
-def _operation(value: Any) -> str | None:
-    """Return the number of an operation with its word."""
-    is_known = isinstance(value, int) and 0 <= value < len(OPERATIONS)
-    return f"{value} {OPERATIONS[value]}" if is_known else cell_text(value)

@@ -1,0 +1,96 @@
+"""How to cite a dataset as of its head: a sentence, BibTeX, and `CITATION.cff` (version 1.2.0)."""
+
+from __future__ import annotations
+
+import json
+
+from ...client.limits import one_line
+from ..pages.block_view import Visit
+from ..pages.dataset_view import PagePart
+from ..pages.render import rendered
+from .catalogs import Catalogs, DatasetTold
+
+MAX_CHARS = 1000
+"""Limit of a text in a citation."""
+MESSAGE = "If you use these data, please cite them as below."
+BIBTEX_SIGNS = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "{}$&#%_"},
+}
+"""What BibTeX would read as commands, and how it is written instead."""
+
+
+def sentence(dataset: DatasetTold) -> str:
+    """Return the citation as a sentence."""
+    head = f"{dataset.id}, block {dataset.head}"
+    return one_line(f"{dataset.account}: {dataset.name}, {head}. {dataset.url}", MAX_CHARS)
+
+
+def bibtex(dataset: DatasetTold) -> str:
+    """Return an entry of BibTeX. Its key names the dataset and its head."""
+    key = "".join(
+        sign if sign.isascii() and sign.isalnum() else "-"
+        for sign in f"{dataset.account}-{dataset.name}-{dataset.head[-8:]}"
+    )
+    fields = {
+        "author": f"{{{_plain(dataset.account)}}}",
+        "title": f"{{{_plain(dataset.name)}}}",
+        "year": _day(dataset).partition("-")[0],
+        "version": _plain(dataset.version),
+        "url": _block_url(dataset),
+        "note": _plain(f"{dataset.id}, block {dataset.head}"),
+    }
+    lines = ",\n".join(f"  {name} = {{{text}}}" for name, text in fields.items())
+    return f"@misc{{{key},\n{lines}\n}}\n"
+
+
+def _plain(text: str) -> str:
+    return "".join(BIBTEX_SIGNS.get(sign, sign) for sign in one_line(text, MAX_CHARS))
+
+
+def cff(dataset: DatasetTold) -> str:
+    """Return the content of `CITATION.cff`. Its texts are quoted as in JSON, which is YAML."""
+    lines = [
+        "cff-version: 1.2.0",
+        f"message: {_quoted(MESSAGE)}",
+        "type: dataset",
+        f"title: {_quoted(dataset.name)}",
+        f"abstract: {_quoted(dataset.description)}",
+        f"authors:\n  - name: {_quoted(dataset.account)}",
+        f"version: {_quoted(dataset.version)}",
+        f"date-released: {_quoted(_day(dataset))}",
+        f"url: {_quoted(_block_url(dataset))}",
+        "identifiers:",
+        f"  - type: other\n    value: {_quoted(dataset.id)}\n    description: id of the dataset",
+        f"  - type: other\n    value: {_quoted(dataset.head)}\n    description: hash of its head",
+    ]
+    words = dict.fromkeys(word for each in dataset.keywords if (word := one_line(each)))
+    if words:
+        lines.append("keywords:\n" + "\n".join(f"  - {_quoted(word)}" for word in words))
+    if dataset.spdx_id and all(sign.isalnum() or sign in ".+-" for sign in dataset.spdx_id):
+        lines.append(f"license: {_quoted(dataset.spdx_id)}")
+    elif dataset.license and dataset.license.startswith(("http://", "https://")):
+        lines.append(f"license-url: {_quoted(dataset.license)}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(one_line(text, MAX_CHARS), ensure_ascii=False)
+
+
+def _day(dataset: DatasetTold) -> str:
+    return dataset.modified.partition("T")[0]
+
+
+def _block_url(dataset: DatasetTold) -> str:
+    return f"{dataset.url}?block={dataset.head}"
+
+
+def page_part(visit: Visit) -> PagePart:
+    """Return the section of the page of a dataset."""
+    views = visit.views
+    told = Catalogs(views.stores, views.access, views.outlines).told(visit.entry, visit.base)
+    content = {"sentence": sentence(told), "bibtex": bibtex(told)}
+    return PagePart("Cite it", rendered("cite", {**content, **visit.content()}))
