@@ -45,27 +45,27 @@ def node(tmp_path_factory: Any) -> Any:
                 short_name="CC BY", name="CC BY", spdx_id="CC-BY-4.0", website_url="https://x.org"
             ),
         )
-        service.keep(chain, "anna/rain_days")
+        service.keep(chain, "anna/rain.days")
         service.keep(ten_rows(), "anna/hidden", Visibility.PRIVATE)
         yield service
 
 
 def test_the_page_says_how_to_cite_the_dataset_as_of_its_head(node):
     with node.http() as http:
-        page = http.get("/anna/rain_days", headers=HTML).text
-        head = http.get("/anna/rain_days/refs/head").text
+        page = http.get("/anna/rain.days", headers=HTML).text
+        head = http.get("/anna/rain.days/refs/head").text
     shown = page[page.index("Cite it") :]
-    assert re.search(rf"anna: rain_days, did:odf:\w+, block {head}\. {node.url}", shown)
-    assert r"title = {{rain\_days}}" in shown
-    assert 'href="/anna/rain_days/citation.cff"' in shown
+    assert re.search(rf"anna: rain.days, did:odf:\w+, block {head}\. {node.url}", shown)
+    assert r"title = {{rain.days}}" in shown
+    assert 'href="/anna/rain.days/citation.cff"' in shown
 
 
 def test_both_are_files_at_the_address_of_the_dataset(node):
     with node.http() as http:
-        bib, file = (http.get(f"/anna/rain_days/citation.{end}") for end in ("bib", "cff"))
-        head = http.get("/anna/rain_days/refs/head").text
+        bib, file = (http.get(f"/anna/rain.days/citation.{end}") for end in ("bib", "cff"))
+        head = http.get("/anna/rain.days/refs/head").text
     assert bib.headers["content-type"] == "application/x-bibtex; charset=utf-8"
-    assert f"url = {{{node.url}/anna/rain_days?block={head}}}" in bib.text
+    assert f"url = {{{node.url}/anna/rain.days?block={head}}}" in bib.text
     assert file.headers["content-disposition"] == 'attachment; filename="CITATION.cff"'
     told = yaml.safe_load(file.text)
     assert (told["type"], told["license"]) == ("dataset", "CC-BY-4.0")

@@ -43,6 +43,12 @@ def visitor(node: Any) -> Any:
         yield client
 
 
+def part(text: str, name: str) -> str:
+    """The head or the body of the table of rows."""
+    rows = text[text.index('class="wide rows"') :]
+    return rows[rows.index(f"<{name}>") : rows.index(f"</{name}>")]
+
+
 def headings(text: str) -> list[str]:
     [head] = re.findall(r"<thead>.*?</thead>", text[text.index('class="wide rows"') :], re.DOTALL)[
         :1

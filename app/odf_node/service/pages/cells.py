@@ -32,6 +32,17 @@ def fields_of(schema: DataSchema | None) -> list[dict[str, Any]]:
     return [] if schema is None else list(to_data(schema)["fields"])
 
 
+def kinds_of(schema: DataSchema | None) -> dict[str, str]:
+    """Return the kinds of types by column, without whether they may be null."""
+    found = {}
+    for field in fields_of(schema):
+        kind = field["type"]
+        while kind["kind"] == "Option":
+            kind = kind["inner"]
+        found[field["name"]] = kind["kind"]
+    return found
+
+
 def column_lines(path: str, kind: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield path and type of a column, then of its members: `address.city`."""
     yield path, type_text(kind)

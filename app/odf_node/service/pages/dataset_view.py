@@ -40,10 +40,11 @@ from ..query.background import IN_JSON, QueryBody, checked
 from ..query.query import Queries
 from ..query.verify import RowsAlone
 from ..read.file_lists import list_files
-from ..readers.tasks import MarkdownTask
+from ..readers.tasks import MarkdownTask, Profiled
 from .block_view import Visit, newest
-from .cells import fields_of
+from .cells import fields_of, kinds_of
 from .loading import ways
+from .pictures import Figure, Rows, picture
 from .statistics import column_table, lineage_drawing
 from .viewer import asked_rows, newest_table, plain_table
 from .views import ROWS
@@ -172,6 +173,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "profiled": 0 if profiled is None else profiled.profile.rows,
         "is_profiled_soon": is_profiled_soon,
         "asked": _asked(visit, query),
+        "figures": [] if profiled is None else _figures(visit, profiled),
         "blocks": newest(visit, BLOCKS),
         "files": list_files(
             views.stores,
@@ -186,6 +188,16 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "more_parts": _more_parts(visit),
         **_lineage(visit),
     }
+
+
+def _figures(visit: Visit, found: Profiled) -> tuple[Figure, ...]:
+    vocab, kinds = visit.state.vocab, kinds_of(visit.state.data_schema)
+    system = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
+    return visit.views.drawn.of(
+        visit.entry.id,
+        found,
+        lambda: picture(Rows(found.sample, kinds), vocab.event_time_column, frozenset(system)),
+    )
 
 
 def _runs(visit: Visit, *, in_full: bool) -> dict[str, Any]:

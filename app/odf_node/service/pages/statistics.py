@@ -36,6 +36,7 @@ MEASURES: dict[str, Callable[[Any], float]] = {
     "Date": lambda text: float(date.fromisoformat(text).toordinal()),
 }
 """Functions that map a value to a number, by the kind of its type."""
+NUMBERS = frozenset(MEASURES) - {"Timestamp", "Date"}
 COUNTED = ("Bool", "String")
 """Kinds whose frequent values are counted."""
 

@@ -24,7 +24,8 @@ from ..query.background import QueryBody, checked
 from ..query.query import Queries, QueryRows
 from ..query.verify import gathered
 from .block_view import Visit
-from .cells import cell_text, fields_of
+from .cells import cell_text, kinds_of
+from .statistics import NUMBERS
 from .views import ColumnSample, newest
 
 ROWS = 100
@@ -45,7 +46,6 @@ SQL_TYPES = {
     "Bool": "boolean",
 }
 """Types of values that are compared with those of a column, by the kind of its type."""
-NUMBERS = frozenset(kind for kind in SQL_TYPES if kind.startswith(("Int", "UInt", "Float", "Dec")))
 FLOATS = frozenset(kind for kind in NUMBERS if kind.startswith("Float"))
 CONDITIONS = {
     "has": ("contains", "strpos(lower(cast({column} as varchar)), lower({text})) > 0"),
@@ -187,17 +187,6 @@ def _quoted(name: str) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def kinds_of(schema: DataSchema | None) -> dict[str, str]:
-    """Return the kinds of types by column, without whether they may be null."""
-    found = {}
-    for field in fields_of(schema):
-        kind = field["type"]
-        while kind["kind"] == "Option":
-            kind = kind["inner"]
-        found[field["name"]] = kind["kind"]
-    return found
 
 
 def number_cells(values: Sequence[Any]) -> list[Cell]:

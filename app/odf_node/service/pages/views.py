@@ -8,9 +8,11 @@ so beside the page, and a later view shows the facts. It has no HTML.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from anyio import from_thread, to_thread
@@ -39,6 +41,7 @@ PAGE_STATISTICS_CELLS = 20_000_000
 """Most values that are read of new rows for statistics of columns on a page, where footers do not
 say them; a column beyond that has those of a sample."""
 
+T = TypeVar("T")
 REMEMBERED = 32
 """Number of datasets whose facts are kept; those of one take up to a megabyte."""
 REST_S = 1.0
@@ -116,6 +119,28 @@ class Profiles:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Keeps what pages draw of the facts of columns for as long as the facts are the same."""
+
+    known: OrderedDict[DatasetId, tuple[Profiled, Any]] = field(default_factory=OrderedDict)
+    lock: Lock = field(default_factory=Lock)
+
+    def of(self, dataset: DatasetId, found: Profiled, draw: Callable[[], T]) -> T:
+        """Return the drawing of these facts. Call it in any thread."""
+        with self.lock:
+            before = self.known.get(dataset)
+        if before is not None and before[0] is found:
+            drawn: T = before[1]
+            return drawn
+        made = draw()
+        with self.lock:
+            self.known[dataset] = found, made
+            while len(self.known) > REMEMBERED:
+                self.known.popitem(last=False)
+        return made
+
+
+@dataclass(frozen=True)
 class Views:
     """The parts of the node that pages need."""
 
@@ -132,6 +157,7 @@ class Views:
     queries: Queries
     clock: Clock
     public_url: str | None
+    drawn: Drawn = field(default_factory=Drawn)
 
 
 def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
