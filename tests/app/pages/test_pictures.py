@@ -124,7 +124,7 @@ def test_the_greatest_floats_do_not_overflow():
 )
 def test_a_time_that_jumps_lies_outside_and_is_counted(stray):
     figure = drawn(t=[*hours(99), stray])["Rows over event time"]
-    assert re.search(r"; [1-3] row\(s\) lie far outside", figure.caption)
+    assert re.search(r"; 1 row\(s\) lie far outside", figure.caption)
     assert "2050-01-0" in figure.caption
     assert len(figure.path) > 500
 

@@ -75,10 +75,11 @@ def picture(rows: Rows, event_time: str, system: frozenset[str]) -> tuple[Figure
         next((name for name in own if name.lower() in words and _is_number(rows, name)), None)
         for words in (LATITUDES, LONGITUDES)
     )
+    places = () if lat is None or lon is None else (lat, lon)
     figures: list[Figure | None] = []
     if event_time in rows.values and (time := _time_of(rows.numbers(event_time))):
         figures.append(_counts(time))
-        telling = _telling(rows, [name for name in own if name not in (lat, lon)])
+        telling = _telling(rows, [name for name in own if name not in places])
         figures += [_line(name, rows.numbers(name), time) for name in telling]
     if lat is not None and lon is not None:
         figures.append(_map(rows.numbers(lat), rows.numbers(lon)))
@@ -108,7 +109,9 @@ def _time_of(times: Sequence[float | None]) -> Time | None:
     first, last = there[0], there[-1]
     low, high = there[len(there) // 50], there[-1 - len(there) // 50]
     if len(there) >= STRAY and last - first > STRAY * (high - low) > 0:
-        first, last = low, high
+        width = high - low
+        near = [each for each in there if low - width <= each <= high + width]
+        first, last = near[0], near[-1]
     span = last - first
     places = [
         min(COLUMNS - 1, int((each - first) * COLUMNS / span))
@@ -163,10 +166,10 @@ def _line(name: str, values: Sequence[float | None], time: Time) -> Figure | Non
     if not columns:
         return None
     low, high = min(map(min, columns.values())), max(map(max, columns.values()))
-    scale = HEIGHT / (high / 2 - low / 2) / 2 if high > low else 0.0  # the difference may overflow
+    span = high / 2 - low / 2  # the difference of two floats may exceed the largest float
 
     def y(value: float) -> int:
-        return round(HEIGHT - 2 * (value / 2 - low / 2) * scale) if scale else HEIGHT // 2
+        return round(HEIGHT - HEIGHT * ((value / 2 - low / 2) / span)) if span else HEIGHT // 2
 
     middles, extremes = [], []
     for place, found in sorted(columns.items()):
