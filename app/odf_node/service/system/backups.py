@@ -97,7 +97,7 @@ class BackupRunner:
         except Exception as error:
             code = error.code if isinstance(error, NodeError) else None
             if isinstance(error, NodeError) and code == "BackupNotDue":
-                return min(every_s, float(error.facts["due_s"]))
+                return min(every_s, float(str(error.facts["due_s"])))
             if code != "BackupRunning":
                 self._fail(error)
             return min(every_s, RETRY_S)
