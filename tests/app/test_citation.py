@@ -11,7 +11,7 @@ import yaml
 from service import serving, ten_rows
 
 from odf_node.service.catalogs.catalogs import DatasetTold
-from odf_node.service.catalogs.citation import bibtex, cff, sentence
+from odf_node.service.citation.citation import bibtex, cff, sentence
 from odf_protocol.metadata.events import SetInfo, SetLicense
 from odf_storage.stores.ports.values import Visibility
 

@@ -18,6 +18,8 @@ DOORS = ("catalogs", "ducklake", "iceberg", "mcp", "odata", "projections", "shar
 """Packages of the service that hold nothing but one feature."""
 BORROWED = {
     f"{SERVICE}.pages.dataset_view -> {SERVICE}.catalogs.catalogs",  # Croissant inside a page
+    f"{SERVICE}.citation.citation -> {SERVICE}.catalogs.catalogs",  # what catalogues tell, cited
+    f"{SERVICE}.citation.routes -> {SERVICE}.catalogs.routes",
     f"{SERVICE}.pages.loading -> {SERVICE}.sharing.names",  # the line that loads a shared table
 }
 

@@ -22,7 +22,11 @@ OWN = (
         name="catalogues",
         router=f"{_HERE}.catalogs.routes:router",
         dataset_routes=(f"{_HERE}.catalogs.routes:add_catalog_routes",),
-        page_part=f"{_HERE}.catalogs.citation:page_part",
+    ),
+    Feature(
+        name="citations",
+        dataset_routes=(f"{_HERE}.citation.routes:add_citation_routes",),
+        page_part=f"{_HERE}.citation.citation:page_part",
     ),
     Feature(
         name="delta-sharing",

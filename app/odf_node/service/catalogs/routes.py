@@ -1,6 +1,4 @@
-"""Routes for catalogues: `GET {dataset}/croissant.json`, `/catalog.jsonld`, `/sitemap.xml`, and how
-to cite a dataset: `GET {dataset}/citation.bib`, `{dataset}/citation.cff`.
-"""
+"""Routes for catalogues: `GET {dataset}/croissant.json`, `/catalog.jsonld`, `/sitemap.xml`."""
 
 from __future__ import annotations
 
@@ -17,11 +15,9 @@ from starlette.types import Scope
 from ..http.answers import JsonAnswer
 from ..http.deps import AccessDep, BaseDep, ReadableDep, StoresDep, wired
 from ..read.outlines import Outlines
-from . import citation
 from .catalogs import CATALOGUE, MEDIA_TYPE, SITEMAP, Catalogs
 
 LD_JSON = "application/ld+json"
-BIBTEX, YAML = "application/x-bibtex; charset=utf-8", "application/yaml; charset=utf-8"
 FRESH = {"cache-control": "no-cache"}
 
 
@@ -52,21 +48,6 @@ def croissant(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Respo
     )
 
 
-def bibtex(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
-    """Return how to cite the dataset as of its head, as BibTeX."""
-    return _file(citation.bibtex(catalogs.told(entry, base)), "citation.bib", BIBTEX)
-
-
-def cff(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
-    """Return how to cite the dataset as of its head, as a Citation File Format file."""
-    return _file(citation.cff(catalogs.told(entry, base)), "CITATION.cff", YAML)
-
-
-def _file(text: str, name: str, media_type: str) -> Response:
-    headers = FRESH | {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(text, headers=headers, media_type=media_type)
-
-
 @router.get(f"/{CATALOGUE}", summary="Datasets that anybody may read, as a DCAT catalogue")
 def catalogue(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
     """Return a page of the catalogue. `hydra:next` is the URL of the next one."""
@@ -85,9 +66,6 @@ def add_catalog_routes(routes: APIRouter, prefix: str) -> None:
     tags: list[str | Enum] = ["datasets"]
     summary = "The dataset as a Croissant document"
     routes.get(prefix + "/croissant.json", summary=summary, tags=tags)(croissant)
-    summary = "How to cite the dataset, as "
-    routes.get(prefix + "/citation.bib", summary=summary + "BibTeX", tags=tags)(bibtex)
-    routes.get(prefix + "/citation.cff", summary=summary + "CITATION.cff", tags=tags)(cff)
     routes.add_api_route(
         prefix, croissant, include_in_schema=False, route_class_override=LinkedDataRoute
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from ...client.limits import one_line
+from ..catalogs.catalogs import Catalogs, DatasetTold
 from ..pages.block_view import Visit
 from ..pages.dataset_view import PagePart
 from ..pages.render import rendered
-from .catalogs import Catalogs, DatasetTold
 
 MAX_CHARS = 1000
 """Limit of a text in a citation."""

@@ -1,0 +1,37 @@
+"""Routes to cite a dataset: `GET {dataset}/citation.bib`, `GET {dataset}/citation.cff`."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from ..catalogs.routes import FRESH, CatalogsDep
+from ..http.deps import BaseDep, ReadableDep
+from . import citation
+
+BIBTEX, YAML = "application/x-bibtex; charset=utf-8", "application/yaml; charset=utf-8"
+
+
+def bibtex(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
+    """Return how to cite the dataset as of its head, as BibTeX."""
+    return _file(citation.bibtex(catalogs.told(entry, base)), "citation.bib", BIBTEX)
+
+
+def cff(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
+    """Return how to cite the dataset as of its head, as a Citation File Format file."""
+    return _file(citation.cff(catalogs.told(entry, base)), "CITATION.cff", YAML)
+
+
+def _file(text: str, name: str, media_type: str) -> Response:
+    headers = FRESH | {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(text, headers=headers, media_type=media_type)
+
+
+def add_citation_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve the files below the addresses of datasets."""
+    tags: list[str | Enum] = ["datasets"]
+    summary = "How to cite the dataset, as "
+    routes.get(prefix + "/citation.bib", summary=summary + "BibTeX", tags=tags)(bibtex)
+    routes.get(prefix + "/citation.cff", summary=summary + "CITATION.cff", tags=tags)(cff)
