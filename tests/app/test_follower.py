@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from servers import wait_until
 
-from odf_node.service.derivatives.routes import RESTS, Follower
+from odf_node.service.processes.follower import RESTS, Follower
 from odf_storage.stores.wakeups.wakeups import MemoryWakeUp, Topic
 
 

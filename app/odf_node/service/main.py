@@ -38,7 +38,7 @@ from .datasets.routes import add_dataset_routes
 from .definitions import variables
 from .definitions.variables import add_variable_routes
 from .derivatives.follow import follow
-from .derivatives.routes import Follower, add_derivative_routes, add_refresh
+from .derivatives.routes import add_derivative_routes, add_refresh
 from .features import features
 from .history.rewrite_routes import add_history_routes
 from .history.verify import add_verify_routes
@@ -59,6 +59,7 @@ from .objects.listing import Listings
 from .objects.objects import AtHand, ObjectUploads
 from .objects.routes import ObjectRoutes
 from .pages.site import page_routes
+from .processes.follower import Follower
 from .query import routes as query
 from .read.file_routes import add_file_routes
 from .read.routes import add_read_routes

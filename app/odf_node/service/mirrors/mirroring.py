@@ -23,6 +23,7 @@ from odf_storage.stores.ports.errors import LeaseLost
 from odf_storage.stores.ports.values import AccountId, Failed, Job, JobOutcome, Succeeded
 
 from ..errors import INTERNAL, INTERNAL_MESSAGE
+from ..processes.follower import Stopping
 from .mirrors import Mirrors
 
 MIRROR_TURN_S = 600.0
@@ -34,10 +35,6 @@ SHARE = 4
 """An account has one of so many threads at a time."""
 KINDS = (mirror_job.KIND, heal_job.FETCH)
 _log = logging.getLogger("odf.mirror")
-
-
-class Stopping(Exception):
-    """The pull stops early, because the service stops or the lease of the job is lost."""
 
 
 class TurnOver(Stopping):
@@ -201,7 +198,7 @@ class _Beating:
 
     def _go_on(self) -> None:
         if self._stop.is_set() or self._lost.is_set():
-            raise Stopping("the pull was given up")
+            raise Stopping
 
     # Methods of `Progress`, which a pull calls at its steps
     def expect_blocks(self, count: int) -> None:  # noqa: ARG002

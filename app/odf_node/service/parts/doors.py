@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from odf_storage.stores.wakeups.wakeups import Topic
 
-from ..derivatives.routes import Follower
 from ..ducklake.lakes import DescribedTables, DuckLakeSettings, LakeLimits, Lakes
 from ..ducklake.taken_back import DUCKLAKE_STEPS, TakenBackReads
 from ..http.addresses import Route
@@ -21,6 +20,7 @@ from ..mcp.tools import McpSettings, McpTools
 from ..news.atom import AtomFeeds
 from ..news.feeds import ChainFeed
 from ..odata.feed import Feeds, ODataSettings
+from ..processes.follower import Follower
 from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
 from ..projections.publications import Publishing
 from ..projections.routes import keep_up

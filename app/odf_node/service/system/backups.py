@@ -21,7 +21,7 @@ from odf_storage.runtime.environment import BaseSettings
 from odf_storage.runtime.extras import app_version
 from odf_storage.stores.ports.accounts import AuditEntry
 
-from ..derivatives.routes import Follower
+from ..processes.follower import Follower, Stopping
 
 DAY_S = 86_400.0
 RETRY_S = 300.0
@@ -43,10 +43,6 @@ class BackupSettings(BaseSettings):
     every_s: float = Field(DAY_S, ge=60, description="Seconds from a backup to the next.")
     keep: int = Field(14, ge=1, description="How many of the newest backups are kept.")
     key: Path | None = Field(None, description="File with the key that seals the backups.")
-
-
-class _Stopped(Exception):
-    """The service ends; the next one goes on."""
 
 
 class BackupRunner:
@@ -92,7 +88,7 @@ class BackupRunner:
         every_s = self._settings.every_s
         try:
             report = self._back_up()
-        except _Stopped:
+        except Stopping:  # the next service goes on
             return every_s
         except Exception as error:
             code = error.code if isinstance(error, NodeError) else None
@@ -121,7 +117,7 @@ class BackupRunner:
 
     def _go_on(self, _step: str, _done: int, _total: int) -> None:
         if self._stopping.is_set():
-            raise _Stopped
+            raise Stopping
 
     def _fail(self, error: Exception) -> None:
         is_told = isinstance(error, NodeError)

@@ -16,7 +16,7 @@ from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import ReadableDep, wired
 from .log import LogKeeper
-from .witness import SizeDiffers, Witness
+from .witness import Witness
 
 LOG_REST_S = 0.9
 """Rest between two checkpoints while heads move: one signature and one sync for many moves."""
@@ -59,8 +59,10 @@ async def add_checkpoint(request: Request, witness: WitnessDep) -> Response:
     body = await small_body(request, WITNESS_BODY_BYTES)
     try:
         return PlainTextResponse(await run_in_threadpool(witness.add, body))
-    except SizeDiffers as differs:
-        return Response(f"{differs.size}\n", 409, SIZE)
+    except Conflict as differs:
+        if differs.code != "SizeDiffers":
+            raise
+        return Response(f"{differs.facts['size']}\n", 409, SIZE)
 
 
 @router.get("/witness/{origin_hash}/checkpoint", summary="What this witness signed last")

@@ -42,14 +42,6 @@ ANSWER_BYTES = 64 * 1024
 _log = logging.getLogger("odf.log")
 
 
-class SizeDiffers(Conflict):
-    """The client counts from another size than the one that this witness signed."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"this witness signed the log at {size} leaves", size=size)
-        self.size = size
-
-
 @dataclass(frozen=True)
 class Witness:
     """Signs the checkpoints of the logs that it knows."""
@@ -99,7 +91,9 @@ class Witness:
 
         def witness(size: int, root: bytes) -> tuple[int, bytes, str]:
             if asked.old != size:
-                raise SizeDiffers(size)
+                raise Conflict(
+                    "SizeDiffers", f"this witness signed the log at {size} leaves", size=size
+                )
             new = checkpoint.root
             if not is_continued(size, checkpoint.size, asked.path, old_root=root, root=new):
                 raise BadInput(
