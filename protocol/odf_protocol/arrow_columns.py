@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from .slice_file import Chunk, RowGroup
 
 
+FEW_ROWS = 4096
+"""A file with at most as many rows is read without looking at its chunks: that takes longer than
+reading its texts without dictionaries, and hashing its columns in any order."""
 DICTIONARY_BYTES = 2 << 20
 """Limit in bytes of a stored dictionary worth keeping, because each window contains a copy."""
 
@@ -76,7 +79,8 @@ class Columns:
 
     def __init__(self, file: pq.ParquetFile, source: pa.Buffer | BinaryIO) -> None:
         self.rows = int(file.metadata.num_rows)
-        self.all = list(_columns(file, row_groups(source)))
+        groups = row_groups(source) if self.rows > FEW_ROWS else []
+        self.all = list(_columns(file, groups))
         self._source = source
         self._dictionaries = sorted({column.name for column in self.all if column.coded})
         self._groups = range(file.num_row_groups)

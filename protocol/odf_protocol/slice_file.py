@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -90,9 +90,8 @@ def footer_size(tail: bytes, file_size: int) -> int:
 
 def row_groups_in(footer: bytes) -> list[RowGroup]:
     """Return the row groups in a footer. Raises `Unclear`."""
-    reader = _Reader(footer)
     try:
-        said = reader.struct(_FOOTER)
+        said, _ = _struct(footer, 0, _FOOTER)
     except IndexError:
         raise Unclear("a footer without an end") from None
     return [_group(each) for each in said.get(4, [])]
@@ -132,97 +131,109 @@ _FOOTER: _Fields = {4: [{1: [{3: _META}], 3: None}]}
 """The fields that are read, by number: integers, structs, and lists of either."""
 
 
-class _Reader:
-    def __init__(self, raw: bytes) -> None:
-        self._raw, self._at = raw, 0
+# What follows reads at a position of the raw footer and returns the next position. Positions are
+# passed rather than kept, because footers of small slices are most of the work of reading them.
 
-    def struct(self, wanted: _Fields, depth: int = 0) -> dict[int, Any]:
-        found: dict[int, Any] = {}
-        for field, kind in self._fields():
-            shape = wanted.get(field, ...)
-            if shape is None and kind in _INTEGERS:
-                found[field] = self._integer()
-            elif isinstance(shape, Mapping) and kind == _STRUCT:
-                found[field] = self.struct(shape, depth + 1)
-            elif isinstance(shape, list) and kind == _LIST:
-                found[field] = list(self._items(shape[0], depth + 1))
-            else:
-                self._pass(kind, depth)
-        return found
 
-    def _fields(self) -> Iterator[tuple[int, int]]:
-        field = 0
-        while head := self._byte():
-            field = field + (head >> 4) if head >> 4 else self._integer()
-            yield field, head & 0x0F
-
-    def _items(self, shape: _Fields | None, depth: int) -> Iterator[Any]:
-        count, kind = self._list()
-        if kind != _STRUCT if shape is not None else kind not in _INTEGERS:
-            raise Unclear("a list of something else")
-        for _ in range(count):
-            yield self._integer() if shape is None else self.struct(shape, depth)
-
-    def _list(self) -> tuple[int, int]:
-        head = self._byte()
-        count = head >> 4
-        if count == 15:
-            count = self._varint()
-        if count > len(self._raw) - self._at:
-            raise Unclear("a list longer than the footer")
-        return count, head & 0x0F
-
-    def _pass(self, kind: int, depth: int, *, in_list: bool = False) -> None:
-        """Skip a value that is not needed."""
-        if depth > MAX_DEPTH:
-            raise Unclear("a footer nested too deep")
-        if kind == _STRUCT:
-            for _, inner in self._fields():
-                self._pass(inner, depth + 1)
-        elif kind in (_LIST, _SET):
-            count, inner = self._list()
-            for _ in range(count):
-                self._pass(inner, depth + 1, in_list=True)
+def _struct(raw: bytes, at: int, wanted: _Fields, depth: int = 0) -> tuple[dict[int, Any], int]:
+    """Read a struct: the fields that are wanted."""
+    found: dict[int, Any] = {}
+    field = 0
+    while head := raw[at]:
+        at += 1
+        if head >> 4:
+            field += head >> 4
         else:
-            step = _STEPS.get(kind)
-            if step is None:
-                raise Unclear("a field of a kind that no footer has")
-            step(self, in_list)
-
-    def _skip(self, count: int) -> None:
-        if count > len(self._raw) - self._at:
-            raise IndexError
-        self._at += count
-
-    def _byte(self) -> int:
-        self._at += 1
-        return self._raw[self._at - 1]
-
-    def _integer(self) -> int:
-        number = self._varint()
-        return (number >> 1) ^ -(number & 1)
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 63:
-                raise Unclear("a number without an end")
+            field, at = _integer(raw, at)
+        kind = head & 0x0F
+        shape = wanted.get(field, ...)
+        if shape is None and kind in _INTEGERS:
+            found[field], at = _integer(raw, at)
+        elif isinstance(shape, dict) and kind == _STRUCT:
+            found[field], at = _struct(raw, at, shape, depth + 1)
+        elif isinstance(shape, list) and kind == _LIST:
+            found[field], at = _items(raw, at, shape[0], depth + 1)
+        else:
+            at = _passed(raw, at, kind, depth)
+    return found, at + 1
 
 
-_STEPS: Mapping[int, Callable[[_Reader, bool], None]] = {
-    _TRUE: lambda reader, in_list: reader._skip(int(in_list)),
-    _FALSE: lambda reader, in_list: reader._skip(int(in_list)),
-    _BYTE: lambda reader, _: reader._skip(1),
-    **{kind: lambda reader, _: reader._skip(0 * reader._varint()) for kind in _INTEGERS},
-    _DOUBLE: lambda reader, _: reader._skip(8),
-    _BYTES: lambda reader, _: reader._skip(reader._varint()),
-}
-"""Functions that skip a value without inner values; a boolean field has no bytes of its own."""
+def _items(raw: bytes, at: int, shape: _Fields | None, depth: int) -> tuple[list[Any], int]:
+    """Read a list of structs, or of integers if there is no shape."""
+    count, kind, at = _list(raw, at)
+    if kind != _STRUCT if shape is not None else kind not in _INTEGERS:
+        raise Unclear("a list of something else")
+    items: list[Any] = []
+    for _ in range(count):
+        item, at = _integer(raw, at) if shape is None else _struct(raw, at, shape, depth)
+        items.append(item)
+    return items, at
+
+
+def _list(raw: bytes, at: int) -> tuple[int, int, int]:
+    """Read the beginning of a list: how many values of which kind."""
+    head = raw[at]
+    count, at = head >> 4, at + 1
+    if count == 15:
+        count, at = _varint(raw, at)
+    if count > len(raw) - at:
+        raise Unclear("a list longer than the footer")
+    return count, head & 0x0F, at
+
+
+def _passed(raw: bytes, at: int, kind: int, depth: int) -> int:
+    """Pass over a value that is not needed. A boolean field has no bytes of its own."""
+    if kind in _INTEGERS:
+        return _varint(raw, at)[1]
+    if kind == _BYTES:
+        size, at = _varint(raw, at)
+        return _within(raw, at + size)
+    if kind in _SIZES:
+        return _within(raw, at + _SIZES[kind])
+    if depth > MAX_DEPTH:
+        raise Unclear("a footer nested too deep")
+    if kind == _STRUCT:
+        while head := raw[at]:
+            at = at + 1 if head >> 4 else _varint(raw, at + 1)[1]
+            at = _passed(raw, at, head & 0x0F, depth + 1)
+        return at + 1
+    if kind not in (_LIST, _SET):
+        raise Unclear("a field of a kind that no footer has")
+    count, kind, at = _list(raw, at)
+    if kind in (_TRUE, _FALSE):
+        return _within(raw, at + count)
+    for _ in range(count):
+        at = _passed(raw, at, kind, depth + 1)
+    return at
+
+
+_SIZES: Mapping[int, int] = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8}
+
+
+def _within(raw: bytes, at: int) -> int:
+    if at > len(raw):
+        raise IndexError
+    return at
+
+
+def _integer(raw: bytes, at: int) -> tuple[int, int]:
+    number, at = _varint(raw, at)
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    byte = raw[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while byte >= 0x80:
+        if shift > 63:
+            raise Unclear("a number without an end")
+        at += 1
+        byte = raw[at]
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return value, at + 1
 
 
 MAX_FOOTER_BYTES = 16 << 20

@@ -14,6 +14,7 @@ import pytest
 from lanes import lay_open
 from refusals import refusing
 
+from odf_protocol import arrow_columns
 from odf_protocol.arrow_columns import Columns, SliceDigest
 from odf_protocol.arrow_digest import (
     ArrowDigest,
@@ -215,8 +216,11 @@ def test_what_hides_below_a_null_is_not_hashed() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_text_in_dictionaries_has_the_hash_of_its_values(threads: int) -> None:
+def test_text_in_dictionaries_has_the_hash_of_its_values(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Row groups with dictionaries of their own, nulls, empty words, bytes, a column of nulls."""
+    monkeypatch.setattr(arrow_columns, "FEW_ROWS", 0)
     rows = 300
     words = [None if n % 7 == 0 else "w" * (n % 5) + str(n // 100) for n in range(rows)]
     table = pa.table(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from odf_protocol import arrow_columns
 from odf_protocol.arrow_columns import SliceDigest
 from odf_protocol.arrow_digest import digest_of, logical_hash
 from odf_protocol.multihash import Multihash
@@ -38,6 +39,12 @@ TYPES = [
     pa.decimal128(9, 2),
     pa.bool_(),
 ]
+
+
+@pytest.fixture(autouse=True)
+def looks_at_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read these small files as large ones are read."""
+    monkeypatch.setattr(arrow_columns, "FEW_ROWS", 0)
 
 
 def numbers(kind: Any, nulls: slice | None) -> pa.Array:
@@ -133,6 +140,18 @@ def test_values_have_the_hash_of_what_a_reader_gives(layout: str, nulls: str) ->
     read = pq.ParquetFile(content)
     expected = logical_hash(read.iter_batches(), read.schema_arrow)
     assert row_by_row(content) == expected
+    assert column_by_column(content) == expected
+
+
+@pytest.mark.parametrize("layout", [{}, *LAYOUTS.values()])
+def test_few_rows_have_the_same_hash_and_their_chunks_are_not_looked_at(
+    layout: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {"number": numbers(pa.float64(), slice(3, 9)), "text": TEXTS["of many lengths"]}
+    content = content_of(pa.table(columns), **layout)
+    expected = column_by_column(content)
+    monkeypatch.setattr(arrow_columns, "FEW_ROWS", ROWS)
+    monkeypatch.delattr(arrow_columns, "row_groups")
     assert column_by_column(content) == expected
 
 

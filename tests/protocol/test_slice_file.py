@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from footers import deadly, harmed, many_kinds, written
 
-from odf_protocol import slice_file
+from odf_protocol import arrow_columns, slice_file
 from odf_protocol.arrow_columns import SliceDigest
 from odf_protocol.arrow_digest import UnsupportedColumn, digest_of
 from odf_protocol.slice_file import UnreadableSlice, open_slice, row_groups
@@ -19,6 +19,12 @@ from odf_storage.lanes import hash_all
 
 WHOLE = written(many_kinds(), row_group_size=200)
 DEADLY = deadly(WHOLE, "n")
+
+
+@pytest.fixture(autouse=True, params=[0, arrow_columns.FEW_ROWS])
+def looks_at_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read these small files as large ones are read, and as small ones."""
+    monkeypatch.setattr(arrow_columns, "FEW_ROWS", request.param)
 
 
 def opened(content: bytes, folder: Path, *, in_memory: bool) -> str | None:
