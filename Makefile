@@ -93,11 +93,11 @@ fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block,
 	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)
 
 lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml; UPGRADE=-U takes the newest, UPGRADE='-P httpx' of one package
-	$(COMPILE) --extra server --extra spark --extra datafusion --extra ducklake --extra mcp --extra hashing --extra s3 --extra postgres --extra telemetry --extra dev pyproject.toml -o requirements/test.txt
+	$(COMPILE) --extra server --extra spark --extra datafusion --extra ducklake --extra mcp --extra oidc --extra hashing --extra s3 --extra postgres --extra telemetry --extra dev pyproject.toml -o requirements/test.txt
 	$(COMPILE) --extra fuzz -c requirements/test.txt pyproject.toml -o requirements/fuzz.txt
-	$(COMPILE) --extra server --extra spark --extra datafusion --extra ducklake --extra mcp --extra hashing -c requirements/test.txt \
+	$(COMPILE) --extra server --extra spark --extra datafusion --extra ducklake --extra mcp --extra oidc --extra hashing -c requirements/test.txt \
 	  pyproject.toml -o requirements/run.txt
-	$(COMPILE) --extra server --extra datafusion --extra ducklake --extra mcp --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
+	$(COMPILE) --extra server --extra datafusion --extra ducklake --extra mcp --extra oidc --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
 	  pyproject.toml -o requirements/node.txt
 	$(COMPILE) --extra server --extra spark --extra datafusion --extra hashing --extra s3 --extra postgres --extra telemetry -c requirements/test.txt \
 	  pyproject.toml -o requirements/worker.txt

@@ -38,6 +38,8 @@ STATUS: dict[str, HTTPStatus] = {
     "TokenMissing": HTTPStatus.UNAUTHORIZED,
     "TokenRefused": HTTPStatus.UNAUTHORIZED,
     "CredentialsRejected": HTTPStatus.UNAUTHORIZED,
+    "ProviderBusy": HTTPStatus.SERVICE_UNAVAILABLE,
+    "ProviderTokenNotTaken": HTTPStatus.UNAUTHORIZED,
     "ShareTaken": HTTPStatus.TOO_MANY_REQUESTS,
     "AllTaken": HTTPStatus.SERVICE_UNAVAILABLE,
     "QueueFull": HTTPStatus.TOO_MANY_REQUESTS,

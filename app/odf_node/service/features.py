@@ -78,6 +78,13 @@ OWN = (
         missing=("/odata/", f"{_HERE}.odata.routes:not_served"),
     ),
     Feature(
+        name="oidc",
+        settings=f"{_HERE}.oidc.provider:OidcSettings",
+        parts=f"{_HERE}.parts.doors:parts_of_oidc",
+        addresses=f"{_HERE}.oidc.pages:addresses",
+        logins=f"{_HERE}.oidc.pages:logins",
+    ),
+    Feature(
         name="openlineage",
         dataset_routes=(f"{_HERE}.lineage.openlineage:add_lineage_routes",),
     ),

@@ -38,6 +38,7 @@ EXTRAS = dict.fromkeys(_OF_SERVER, "server") | {
     "datafusion": "datafusion",
     "duckdb": "ducklake",
     "mcp": "mcp",
+    "authlib": "oidc",
     "llvmlite": "hashing",
     "boto3": "s3",
     "botocore": "s3",

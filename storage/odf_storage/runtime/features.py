@@ -51,6 +51,8 @@ class Feature:
     runners: Place = ""
     """`f(node) -> Iterable[Runner]`: have `start()` and `stop()`, and run as long as the
     service."""
+    logins: Place = ""
+    """`f(node) -> Iterable[LoginWay]`: ways to sign in beside passwords and access tokens."""
     page_part: Place = ""
     """`f(visit) -> PagePart | None`: a section of the page of a dataset."""
     dataset_pages: Mapping[str, Place] = field(default_factory=dict)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from odf_protocol.errors import BadInput, LimitExceeded, Refused
 from odf_protocol.instant import NANOS, Instant
@@ -102,6 +105,25 @@ class Grant:
 
     token: str = field(repr=False)
     expires_in_s: int
+
+
+@dataclass(frozen=True)
+class LoginWay:
+    """A way to sign in that is a page of its own, such as that of an identity provider."""
+
+    label: str
+    path: str
+    """Path of the page, which takes the query parameter `next`."""
+    leave: Callable[[Request, Response], str | None]
+    """Called when somebody signs out: it forgets in the response what the way left in the browser,
+    and returns the address where they may sign out elsewhere, too. It may block."""
+
+
+@dataclass(frozen=True)
+class LoginWays:
+    """All ways to sign in beside passwords and access tokens."""
+
+    ways: tuple[LoginWay, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from functools import partial
 from html import escape
 from string import Template
 from typing import Annotated
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from anyio import to_thread
@@ -20,16 +21,20 @@ from starlette.responses import HTMLResponse, Response
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import NANOS
 from odf_protocol.typed import decode_json
-from odf_storage.stores.ports.values import DeviceLogin
+from odf_storage.stores.ports.values import Account, DeviceLogin
 
+from ..auth.dataset_access import Callers
 from ..auth.passwords import TooManyAttempts
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body, small_form
-from ..http.deps import BaseDep, wired
+from ..http.deps import BaseDep, base_of, part_of, wired
+from ..pages.visitors import refuse_foreign, visitor
+from ..settings import Settings
 from . import login as usecase
 from .login import (
     CredentialsRejected,
     Devices,
+    LoginWays,
     Passwords,
     Sessions,
     TooManyCodes,
@@ -71,6 +76,7 @@ $body
 _CODE = Template("""<p>A command line that wants to act in your name shows you a code. Type it
 here only if you started it yourself, a moment ago.</p>
 $problem
+$ways
 <form method="post" action="login" autocomplete="off">
 <label>Code <input name="userCode" placeholder="XXXX-XXXX" maxlength="20" required autofocus
 autocapitalize="characters" spellcheck="false"></label>
@@ -87,12 +93,16 @@ $problem
 <form method="post" action="login" autocomplete="on">
 <input type="hidden" name="$name" value="$code">
 $confirm
-<label>Account <input name="login" autocomplete="username" required autofocus></label>
-<label>Password
-<input name="password" type="password" autocomplete="current-password" required></label>
-<button name="decision" value="approve">Log in and let it in</button>
+$who
+<button name="decision" value="approve">Let it in</button>
 <button name="decision" value="deny" formnovalidate>Send it away</button>
 </form>""")
+_ASKED = """<label>Account
+<input name="login" autocomplete="username" required autofocus></label>
+<label>Password
+<input name="password" type="password" autocomplete="current-password" required></label>"""
+_SIGNED_IN = Template("<p>It will act as <b>$account</b>, as whom you are signed in here.</p>")
+_WAY = Template("""<p><a href="$path">Sign in by $label</a> first, if you have no password.</p>""")
 _CONFIRM = """<label><input class="tick" type="checkbox" name="begun" value="yes" required>
 I started this login myself; nobody sent me the link to this page.</label>"""
 NOT_CONFIRMED = (
@@ -113,11 +123,13 @@ class LoginQuestion:
     age_s: int
     secret: str
     typed: str
+    who: str
+    """HTML that says, or asks, who lets it in."""
 
 
-def code_page(*, problem: str = "", status: int = 200) -> Response:
-    """Return the form for the short code."""
-    return _page("Log in", _CODE.substitute(problem=_problem(problem)), status)
+def code_page(*, ways: str = "", problem: str = "", status: int = 200) -> Response:
+    """Return the form for the short code, behind links to ways to sign in."""
+    return _page("Log in", _CODE.substitute(ways=ways, problem=_problem(problem)), status)
 
 
 def decision_page(question: LoginQuestion, *, problem: str = "", status: int = 200) -> Response:
@@ -132,6 +144,7 @@ def decision_page(question: LoginQuestion, *, problem: str = "", status: int = 2
         name=name,
         code=escape(question.typed or question.secret, quote=True),
         confirm="" if question.typed else _CONFIRM,
+        who=question.who,
     )
     return _page("Log in", body, status)
 
@@ -260,7 +273,7 @@ def login_page(
     """Without a code, a form for the short code. Clients that know no such code open the page with
     their secret one; whoever decides then has to say that they began the login."""
     if not code:
-        return code_page()
+        return code_page(ways=_ways(request, code))
     waiting = usecase.find_waiting(devices, code)
     return over() if waiting is None else decision_page(_question(devices, request, waiting, code))
 
@@ -299,7 +312,7 @@ def _decided(
         case "approve" if secret and not typed and form.get("begun") != "yes":
             return decision_page(question, problem=NOT_CONFIRMED, status=400)
         case "approve":
-            return _approved(passwords, devices, form, waiting, question, address)
+            return _approved(passwords, devices, form, waiting, question, request)
     return decision_page(question)
 
 
@@ -309,11 +322,14 @@ def _approved(
     form: dict[str, str],
     waiting: DeviceLogin,
     question: LoginQuestion,
-    address: str,
+    request: Request,
 ) -> Response:
+    account = None if "login" in form else _signed_in(request)
+    if account is not None:
+        refuse_foreign(request, part_of(request, Settings).public_url)
     try:
         given = (form.get("login", ""), form.get("password", ""))
-        account = usecase.check_password(passwords, *given, address)
+        account = account or usecase.check_password(passwords, *given, _address(request))
     except CredentialsRejected as refused:
         return decision_page(question, problem=refused.message, status=401)
     except TooManyAttempts as refused:
@@ -332,6 +348,32 @@ def _question(
         age_s=seconds,
         secret="" if typed else secret,
         typed=typed,
+        who=_who(request, "" if typed else secret),
+    )
+
+
+def _signed_in(request: Request) -> Account | None:
+    """Return the account of the browser, if its user logged in; access tokens do not count."""
+    actor = visitor(part_of(request, Callers), request, allow_anonymous=True)
+    return actor.account if actor.has_session else None
+
+
+def _who(request: Request, secret: str) -> str:
+    account = _signed_in(request)
+    if account is not None:
+        return _SIGNED_IN.substitute(account=escape(account.name))
+    return _ways(request, secret) + _ASKED
+
+
+def _ways(request: Request, secret: str) -> str:
+    """Return links to other ways to sign in, which lead back to this page."""
+    if _signed_in(request) is not None:
+        return ""
+    back = quote(f"/v/login?deviceCode={quote(secret)}" if secret else "/v/login")
+    root = urlsplit(base_of(request)).path.rstrip("/")
+    return "".join(
+        _WAY.substitute(path=f"{root}{way.path}?next={back}", label=escape(way.label))
+        for way in part_of(request, LoginWays).ways
     )
 
 

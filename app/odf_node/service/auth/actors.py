@@ -334,7 +334,8 @@ def _by_token(bearer: str, accounts: Identities, now: Instant, roles_of: RolesOf
 def _by_session(
     bearer: str, accounts: Identities, now: Instant, secrets: Sequence[bytes], roles_of: RolesOf
 ) -> Actor:
-    """Return the actor of a session. A change of the password ends all earlier sessions."""
+    """Return the actor of a session. A change of the password, and a logout at the provider, end
+    all earlier sessions."""
     try:
         session = read_session(bearer, secrets)
     except MalformedSession:
@@ -346,6 +347,8 @@ def _by_session(
     except AccountNotFound:
         return Actor(reason=Reason.INVALID, bearer=bearer)
     if account.disabled_at is not None:
+        return Actor(reason=Reason.INVALID, bearer=bearer)
+    if account.sessions_end is not None and session.issued_s <= account.sessions_end.ns // NANOS:
         return Actor(reason=Reason.INVALID, bearer=bearer)
     password = accounts.find_password(account.id)
     if password is not None and session.issued_s < password.changed_at.ns // NANOS:

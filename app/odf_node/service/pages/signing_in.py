@@ -9,7 +9,15 @@ from starlette.routing import Route
 
 from odf_protocol.errors import NodeError, Refused
 
-from ..accounts.login import MAX_LOGIN_CHARS, Passwords, Sessions, begin_session, check_password
+from ..accounts.login import (
+    MAX_LOGIN_CHARS,
+    LoginWay,
+    LoginWays,
+    Passwords,
+    Sessions,
+    begin_session,
+    check_password,
+)
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.dataset_access import Callers
 from ..errors import status_of
@@ -23,7 +31,7 @@ from .visitors import local_path, refuse_foreign, sign_in, sign_out
 
 def _form(given: Views, actor: Actor, request: Request) -> Response:
     target = local_path(request.query_params.get("next", "/"))
-    return _form_page(given, actor, target)
+    return _form_page(given, actor, target, ways=part_of(request, LoginWays).ways)
 
 
 def _form_page(
@@ -32,11 +40,12 @@ def _form_page(
     target: str,
     told: str | None = None,
     *,
+    ways: tuple[LoginWay, ...],
     login: str = "",
     status: int = 200,
 ) -> Response:
     around = views.frame(given, actor, "/v/sign-in")
-    content = {**around, "next": target, "problem": told, "login": login}
+    content = {**around, "next": target, "problem": told, "login": login, "ways": ways}
     return page("sign_in", content, status)
 
 
@@ -58,7 +67,10 @@ def _signed_in(given: Views, form: dict[str, str], request: Request) -> Response
     except NodeError as error:
         login = form.get("login", "")[:MAX_LOGIN_CHARS]
         status = int(status_of(error))
-        return _form_page(given, ANONYMOUS, target, error.message, login=login, status=status)
+        ways = part_of(request, LoginWays).ways
+        return _form_page(
+            given, ANONYMOUS, target, error.message, ways=ways, login=login, status=status
+        )
     answer = redirect(given, target)
     sign_in(answer, token, part_of(request, Sessions).ttl_s, base_of(request))
     return answer
@@ -91,7 +103,20 @@ async def _sign_out(request: Request) -> Response:
         refuse_foreign(request, given.public_url)
     except NodeError as error:
         return problem(given, ANONYMOUS, request, error)
+    return await to_thread.run_sync(_signed_out, given, request)
+
+
+def _signed_out(given: Views, request: Request) -> Response:
+    """Sign out here, and say where the visitor stays signed in."""
     answer = redirect(given, "/")
+    ways = part_of(request, LoginWays).ways
+    links = [{"label": way.label, "url": way.leave(request, answer)} for way in ways]
+    links = [link for link in links if link["url"] is not None]
+    if links:  # no redirect: browsers follow none from a form to another site
+        around = views.frame(given, ANONYMOUS, "/v/sign-in")
+        told = page("signed_out", {**around, "links": links})
+        told.raw_headers += [one for one in answer.raw_headers if one[0] == b"set-cookie"]
+        answer = told
     sign_out(answer, base_of(request))
     return answer
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from odf_storage.runtime.extras import need
 from odf_storage.stores.wakeups.wakeups import Topic
 
 from ..ducklake.lakes import DescribedTables, DuckLakeSettings, LakeLimits, Lakes
@@ -20,6 +21,8 @@ from ..mcp.tools import McpSettings, McpTools
 from ..news.atom import AtomFeeds
 from ..news.feeds import ChainFeed
 from ..odata.feed import Feeds, ODataSettings
+from ..oidc.people import People
+from ..oidc.provider import OidcSettings, Provider
 from ..processes.follower import Follower
 from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
 from ..projections.publications import Publishing
@@ -192,6 +195,15 @@ def parts_of_odata(node: FeatureParts) -> Iterator[object]:
     """Yield what the routes ask for."""
     settings = node.part(ODataSettings)
     yield Feeds(node.query_inputs, node.queries, settings.page_rows, settings.datasets)
+
+
+def parts_of_oidc(node: FeatureParts) -> Iterator[object]:
+    """Yield what the pages of the login by a provider ask for, if there is one."""
+    settings = node.part(OidcSettings)
+    if settings.issuer is not None:
+        need("authlib", "login by an identity provider (ODF_OIDC_ISSUER) takes Authlib")
+        yield Provider(settings)
+        yield People(settings, node.stores, node.throttle, node.clock, node.random)
 
 
 def parts_of_webhooks(node: FeatureParts) -> Iterator[object]:

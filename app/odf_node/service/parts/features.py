@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 from typing import TypeVar
 
 from odf_storage.runtime.features import loaded
 
+from ..accounts.login import LoginWays
 from ..features import features
 from ..settings import load_settings_of
 from .writing import NewsParts
@@ -23,6 +25,11 @@ class FeatureParts(NewsParts):
         if not isinstance(part, kind):
             raise TypeError(f"no feature has a part {kind.__name__}")
         return part
+
+    @cached_property
+    def login_ways(self) -> LoginWays:
+        named = (loaded(feature.logins)(self) for feature in features() if feature.logins)
+        return LoginWays(tuple(chain.from_iterable(named)))
 
     @cached_property
     def _of_features(self) -> dict[type, object]:

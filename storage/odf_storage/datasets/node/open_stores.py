@@ -27,6 +27,7 @@ from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
 from ...stores.registers.head_log import HeadLog, WitnessedLogs
+from ...stores.registers.providers import ProviderAccounts
 from ...stores.registers.publications import OverviewStore, PublicationStore
 from ...stores.registers.schedules import Schedules, Variables
 from ...stores.registers.webhooks import WebhookStore
@@ -115,6 +116,7 @@ def open_stores(
         blocks=SqlBlockIndex(engine),
         jobs=JobQueue(engine, clock=clock, wake_up=wake_up),
         accounts=AccountStore(engine, clock=clock),
+        provider_accounts=ProviderAccounts(engine),
         roles=RoleStore(engine),
         devices=DeviceLogins(engine),
         files=UploadedFiles(engine),

@@ -43,6 +43,7 @@ from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
 from ...stores.registers.head_log import HeadLog, WitnessedLogs
+from ...stores.registers.providers import ProviderAccounts
 from ...stores.registers.publications import OverviewStore, PublicationStore
 from ...stores.registers.schedules import Schedules, Variables
 from ...stores.registers.webhooks import WebhookStore
@@ -81,6 +82,7 @@ class Stores:
     blocks: BlockIndex
     jobs: JobQueue
     accounts: AccountStore
+    provider_accounts: ProviderAccounts
     roles: RoleStore
     devices: DeviceLogins
     files: UploadedFiles

@@ -266,6 +266,8 @@ class Account:
     is_admin: bool = False
     disabled_at: Instant | None = None
     """Since when nobody may act as this account; None: it is enabled."""
+    sessions_end: Instant | None = None
+    """Sessions that began until then are over; None: nobody ended any."""
 
 
 class Scope(StrEnum):

@@ -101,6 +101,12 @@ class AccountStore(Identities):
         with writing(self._engine) as db:
             db.execute(change)
 
+    def end_sessions(self, account: AccountId, at: Instant) -> None:
+        """End all sessions of the account that began until then."""
+        change = sa.update(accounts).where(accounts.c.id == account).values(sessions_end=at)
+        with writing(self._engine) as db:
+            db.execute(change)
+
     def find_account(self, name: str) -> Account | None:
         return self._find(accounts.c.name_folded, name.lower())
 
@@ -162,6 +168,7 @@ def _account_of(row: sa.RowMapping) -> Account:
         name=row["name"],
         is_admin=row["is_admin"],
         disabled_at=row["disabled_at"],
+        sessions_end=row["sessions_end"],
     )
 
 

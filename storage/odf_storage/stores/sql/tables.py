@@ -240,6 +240,7 @@ accounts = sa.Table(
     sa.Column("name_folded", sa.String(NAME_CHARS), nullable=False, unique=True),
     sa.Column("is_admin", sa.Boolean, nullable=False),
     sa.Column("disabled_at", InstantColumn),
+    sa.Column("sessions_end", InstantColumn),
 )
 
 tokens = sa.Table(

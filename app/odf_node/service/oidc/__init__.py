@@ -1,0 +1,1 @@
+"""Login by an identity provider (OpenID Connect)."""
