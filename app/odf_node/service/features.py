@@ -81,8 +81,8 @@ OWN = (
         name="oidc",
         settings=f"{_HERE}.oidc.provider:OidcSettings",
         parts=f"{_HERE}.parts.doors:parts_of_oidc",
-        addresses=f"{_HERE}.oidc.pages:addresses",
-        logins=f"{_HERE}.oidc.pages:logins",
+        addresses=f"{_HERE}.parts.doors:addresses_of_oidc",
+        logins=f"{_HERE}.parts.doors:logins_of_oidc",
     ),
     Feature(
         name="openlineage",

@@ -25,10 +25,10 @@ from odf_storage.stores.ports.values import Account, DeviceLogin
 
 from ..auth.dataset_access import Callers
 from ..auth.passwords import TooManyAttempts
+from ..auth.visitors import refuse_foreign, visitor
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body, small_form
 from ..http.deps import BaseDep, base_of, part_of, wired
-from ..pages.visitors import refuse_foreign, visitor
 from ..settings import Settings
 from . import login as usecase
 from .login import (

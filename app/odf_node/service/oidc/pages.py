@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import hmac
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from odf_storage.stores.registers.sealing import SecretKeys
 
 from ..accounts.login import LoginWay, Sessions, begin_session
 from ..auth.actors import ANONYMOUS
+from ..auth.visitors import local_path, sign_in
 from ..errors import status_of
 from ..http.addresses import Route as Address
 from ..http.answers import JsonAnswer
@@ -40,10 +41,9 @@ from ..http.deps import base_of, part_of
 from ..pages import views
 from ..pages.render import page
 from ..pages.views import Views
-from ..pages.visitors import local_path, sign_in
-from ..parts.features import FeatureParts
+from ..settings import Settings
 from .people import People
-from .provider import OidcSettings, Provider
+from .provider import Provider
 from .tokens import MOST_CHARS, read_logout, read_person, token_not_taken
 
 FOLDER = "/v/oidc"
@@ -97,16 +97,17 @@ class Desk:
         return begun if begun.ends_s * NANOS > now.ns else None
 
 
-def _desk(node: FeatureParts) -> Desk:
-    secrets = (hmac.digest(one, _USE, hashlib.sha256) for one in node.session_secrets)
+def desk_of(provider: Provider, people: People, session_secrets: Iterable[bytes]) -> Desk:
+    """Return the desk, whose keys are derived from what all services of a node have."""
+    secrets = (hmac.digest(one, _USE, hashlib.sha256) for one in session_secrets)
     keys = {hashlib.sha3_256(key).hexdigest()[:8]: key for key in secrets}
-    return Desk(node.part(Provider), node.part(People), SecretKeys(keys), CapacityLimiter(THREADS))
+    return Desk(provider, people, SecretKeys(keys), CapacityLimiter(THREADS))
 
 
-def addresses(node: FeatureParts) -> Iterator[Address]:
-    """Yield the addresses, if the node has a provider."""
-    if node.part(OidcSettings).issuer is None:
-        return
+def login_addresses(
+    settings: Settings, given: Views, sessions: Sessions, desk: Desk
+) -> list[Address]:
+    """Return the addresses, served by an application of their own."""
     made = Starlette(
         routes=[
             Route(BEGIN, _page(_begin), methods=["GET"]),
@@ -114,16 +115,13 @@ def addresses(node: FeatureParts) -> Iterator[Address]:
             Route(LOGOUT, _log_out, methods=["POST"]),
         ]
     )
-    parts = (node.settings, node.views, node.sessions, _desk(node))
-    made.state.parts = {type(part): part for part in parts}
-    yield from (Address(path, made, is_page=True) for path in (BEGIN, BACK, LOGOUT))
+    made.state.parts = {type(part): part for part in (settings, given, sessions, desk)}
+    return [Address(path, made, is_page=True) for path in (BEGIN, BACK, LOGOUT)]
 
 
-def logins(node: FeatureParts) -> Iterator[LoginWay]:
-    """Yield the link for the page to sign in, if the node has a provider."""
-    if node.part(OidcSettings).issuer is not None:
-        provider = node.part(Provider)
-        yield LoginWay(provider.settings.name, BEGIN, partial(_leave, provider))
+def login_way(provider: Provider) -> LoginWay:
+    """Return the link for the page to sign in."""
+    return LoginWay(provider.settings.name, BEGIN, partial(_leave, provider))
 
 
 Work = Callable[[Request, Desk], Response]

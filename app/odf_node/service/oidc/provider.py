@@ -122,16 +122,6 @@ def _is_here(host: str) -> bool:
         return host == "localhost"
 
 
-class ProviderUnusable(RemoteFailed):
-    """The provider does not answer, or says something else than it must."""
-
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(
-            f"{name} {why}; try again in a moment, or sign in by a password or access token",
-            provider=name,
-        )
-
-
 @dataclass
 class _Kept:
     """What was fetched once, for so many seconds; and the last failure."""
@@ -176,8 +166,14 @@ class Provider:
     def issuer(self) -> str:
         return str(self.settings.issuer)
 
-    def unusable(self, why: str) -> ProviderUnusable:
-        return ProviderUnusable(self.settings.name, why)
+    def unusable(self, why: str) -> RemoteFailed:
+        """The provider does not answer, or says something else than it must."""
+        name = self.settings.name
+        return RemoteFailed(
+            "ProviderUnusable",
+            f"{name} {why}; try again in a moment, or sign in by a password or access token",
+            provider=name,
+        )
 
     def says(self, what: str) -> Any:
         """Return a value of the provider's description. Raises `ProviderUnusable`."""

@@ -11,12 +11,12 @@ from odf_protocol.errors import NodeError
 from ..accounts.login import Passwords, Sessions, begin_session, change_password
 from ..auth.access import Unauthenticated
 from ..auth.actors import Actor
+from ..auth.visitors import sign_in
 from ..errors import status_of
 from ..http.deps import base_of, part_of
 from . import views
 from .render import Form, page, posted, redirect, shown
 from .views import Views
-from .visitors import sign_in
 
 PATH = "/v/password"
 

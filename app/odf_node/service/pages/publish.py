@@ -38,6 +38,7 @@ from ..auth.access import Unauthenticated, unauthorized
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.dataset_access import Callers
 from ..auth.signed_urls import UploadToken
+from ..auth.visitors import refuse_foreign, visitor
 from ..datasets.datasets import Authoring, create_prepared, delete_dataset, prepare_dataset
 from ..datasets.listing import parse_visibility
 from ..errors import status_of, status_of_failed
@@ -66,7 +67,6 @@ from ..uploads.uploaded_files import (
 from . import views
 from .render import page, problem, redirect, shown
 from .views import Views
-from .visitors import refuse_foreign, visitor
 
 PUBLISH_LOOK_BYTES = 1 << 20
 """Bytes of a file, unpacked, that the form to publish files looks at."""

@@ -27,6 +27,7 @@ from ...client.limits import one_line, size_text
 from ..auth.access import AnonymousRestricted, DatasetRenamed, Unauthenticated
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.dataset_access import Callers
+from ..auth.visitors import refuse_foreign, visitor
 from ..errors import status_of
 from ..http.answers import WEAK, is_named
 from ..http.bodies import small_form
@@ -34,7 +35,6 @@ from ..http.deps import part_of
 from ..settings import Settings
 from . import views
 from .views import Views
-from .visitors import refuse_foreign, visitor
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -20,13 +20,13 @@ from ..accounts.login import (
 )
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.dataset_access import Callers
+from ..auth.visitors import local_path, refuse_foreign, sign_in, sign_out
 from ..errors import status_of
 from ..http.bodies import small_form
 from ..http.deps import base_of, part_of
 from . import views
 from .render import MAX_FORM_BYTES, page, problem, redirect, shown_to_all
 from .views import Views
-from .visitors import local_path, refuse_foreign, sign_in, sign_out
 
 
 def _form(given: Views, actor: Actor, request: Request) -> Response:

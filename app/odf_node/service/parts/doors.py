@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from odf_storage.runtime.extras import need
 from odf_storage.stores.wakeups.wakeups import Topic
 
+from ..accounts.login import LoginWay
 from ..ducklake.lakes import DescribedTables, DuckLakeSettings, LakeLimits, Lakes
 from ..ducklake.taken_back import DUCKLAKE_STEPS, TakenBackReads
 from ..http.addresses import Route
@@ -21,6 +22,7 @@ from ..mcp.tools import McpSettings, McpTools
 from ..news.atom import AtomFeeds
 from ..news.feeds import ChainFeed
 from ..odata.feed import Feeds, ODataSettings
+from ..oidc.pages import desk_of, login_addresses, login_way
 from ..oidc.people import People
 from ..oidc.provider import OidcSettings, Provider
 from ..processes.follower import Follower
@@ -204,6 +206,19 @@ def parts_of_oidc(node: FeatureParts) -> Iterator[object]:
         need("authlib", "login by an identity provider (ODF_OIDC_ISSUER) takes Authlib")
         yield Provider(settings)
         yield People(settings, node.stores, node.throttle, node.clock, node.random)
+
+
+def addresses_of_oidc(node: FeatureParts) -> Iterator[Route]:
+    """Yield the addresses of the login by a provider, if there is one."""
+    if node.part(OidcSettings).issuer is not None:
+        desk = desk_of(node.part(Provider), node.part(People), node.session_secrets)
+        yield from login_addresses(node.settings, node.views, node.sessions, desk)
+
+
+def logins_of_oidc(node: FeatureParts) -> Iterator[LoginWay]:
+    """Yield the link to the provider, if there is one."""
+    if node.part(OidcSettings).issuer is not None:
+        yield login_way(node.part(Provider))
 
 
 def parts_of_webhooks(node: FeatureParts) -> Iterator[object]:

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from odf_protocol.errors import Refused
 
-from ..auth.access import admit
-from ..auth.actors import ANONYMOUS, Actor
-from ..auth.dataset_access import Callers
+from .access import admit
+from .actors import ANONYMOUS, Actor
+from .dataset_access import Callers
 
 COOKIE = "odf_session"
 
