@@ -31,6 +31,15 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tests")
 
 
+_HOMES = TemporaryDirectory()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Commands keep what they remember of nodes in a folder of the test, not in the person's: the
+    next test's node may listen at the same port."""
+    os.environ["ODF_NODE_CONFIG"] = f"{_HOMES.name}/{abs(hash(item.nodeid))}"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--costs", type=Path, help="write to this file what each test costs")
 

@@ -191,7 +191,8 @@ def test_a_head_that_the_witness_of_a_friend_signed_is_confirmed(tmp_path, monke
     data = tmp_path / "node"
     with serving(data, public_url="https://bert.example/") as log:
         log.keep(seeded())
-        wait_until(lambda: log.node.stores.head_log.state() is not None, "a checkpoint")
+        with log.http() as client:
+            wait_until(lambda: client.get("/log/checkpoint").is_success, "a checkpoint")
         printed = run("trust", "show", log.url)
         assert printed.exit_code == 0, printed.output
     (tmp_path / "bert").write_text(printed.output)

@@ -184,7 +184,9 @@ class Asking:
                     return found[self._peer.key]
                 raise RemoteFailed("WitnessRefused", "it answered without its signature")
             if status != 409:
-                raise RemoteFailed("WitnessRefused", f"it answered {status}", status=status)
+                raise RemoteFailed(
+                    "WitnessRefused", f"it answered {status}: {text[:200]!r}", status=status
+                )
             self._size = decimal(text.removesuffix("\n"), "the size")
             if self._size > state.size:
                 raise Conflict(
