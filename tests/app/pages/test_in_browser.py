@@ -57,7 +57,18 @@ def for_all_eyes(page):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/?search=zebra", "/?page=2", "/?page=99", "/v/sign-in", "/v/accounts/anna"]
+    "path",
+    [
+        "/",
+        "/?search=zebra",
+        "/?page=2",
+        "/?page=99",
+        "/v/sign-in",
+        "/v/accounts/anna",
+        "/docs/manual",
+        "/docs/manual/publishing",
+        "/docs/manual?q=retract",
+    ],
 )
 def test_pages_for_everybody_are_for_all_eyes(node, window, path):
     page = window(f"{node.url}/")

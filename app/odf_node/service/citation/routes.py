@@ -9,18 +9,21 @@ from starlette.responses import Response
 
 from ..catalogs.routes import FRESH, CatalogsDep
 from ..http.deps import BaseDep, ReadableDep
-from . import citation
 
 BIBTEX, YAML = "application/x-bibtex; charset=utf-8", "application/yaml; charset=utf-8"
 
 
 def bibtex(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
     """Return how to cite the dataset as of its head, as BibTeX."""
+    from . import citation  # not needed to start
+
     return _file(citation.bibtex(catalogs.told(entry, base)), "citation.bib", BIBTEX)
 
 
 def cff(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
     """Return how to cite the dataset as of its head, as a Citation File Format file."""
+    from . import citation  # not needed to start
+
     return _file(citation.cff(catalogs.told(entry, base)), "CITATION.cff", YAML)
 
 

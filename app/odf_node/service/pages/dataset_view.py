@@ -9,7 +9,7 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -44,11 +44,13 @@ from ..readers.tasks import MarkdownTask, Profiled
 from .block_view import Visit, newest
 from .cells import fields_of, kinds_of
 from .loading import ways
-from .pictures import Figure, Rows, picture
 from .statistics import column_table, lineage_drawing
 from .viewer import asked_rows, newest_table, plain_table
 from .views import ROWS
 from .views import newest as newest_rows
+
+if TYPE_CHECKING:
+    from .pictures import Figure
 
 _log = logging.getLogger("odf.node")
 QUERY_ROWS = 100
@@ -191,6 +193,8 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
 
 
 def _figures(visit: Visit, found: Profiled) -> tuple[Figure, ...]:
+    from .pictures import Rows, picture  # not needed to start
+
     vocab, kinds = visit.state.vocab, kinds_of(visit.state.data_schema)
     system = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
     return visit.views.drawn.of(

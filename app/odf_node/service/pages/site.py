@@ -22,6 +22,7 @@ from . import (
     admin_storage,
     dataset,
     home,
+    manual,
     password,
     publish,
     reference,
@@ -53,6 +54,7 @@ async def _static(request: Request) -> Response:
 ROUTES = (
     *home.ROUTES,
     *reference.ROUTES,
+    *manual.ROUTES,
     *signing_in.ROUTES,
     *account.ROUTES,
     *tokens.ROUTES,

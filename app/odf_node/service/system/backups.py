@@ -6,15 +6,13 @@ import logging
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import NANOS
 from odf_storage.datasets.backup.last import MOST_PROBLEM_CHARS, note_failed
-from odf_storage.datasets.backup.make import BackupReport, back_up
-from odf_storage.datasets.backup.place import open_place, read_key, refuse_own
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.environment import BaseSettings
@@ -22,6 +20,9 @@ from odf_storage.runtime.extras import app_version
 from odf_storage.stores.ports.accounts import AuditEntry
 
 from ..processes.follower import Follower, Stopping
+
+if TYPE_CHECKING:
+    from odf_storage.datasets.backup.make import BackupReport
 
 DAY_S = 86_400.0
 RETRY_S = 300.0
@@ -102,6 +103,10 @@ class BackupRunner:
         return every_s
 
     def _back_up(self) -> BackupReport:
+        # not needed to start, and most nodes are backed up by a command
+        from odf_storage.datasets.backup.make import back_up
+        from odf_storage.datasets.backup.place import open_place, read_key, refuse_own
+
         refuse_own(self._target, [*self._stores.folders(), self._data], self._objects_url)
         key = self._settings.key
         place = open_place(self._target, None if key is None else read_key(key))

@@ -39,6 +39,7 @@ from odf_protocol.typed import decode_json
 
 from ...runtime.clock import Clock, system_clock
 from ...stores.keyed.folder import open_keyed_store
+from ...stores.objects.layout import PENDING_PREFIX
 from ...stores.ports import KeyedStore
 from ...stores.ports.errors import SwapLost
 
@@ -221,7 +222,15 @@ class Place:
         `BackupOfAnotherNode`, `BackupPlaceTaken`."""
         about = self.about()
         if about is None:
-            self._refuse_other_files()
+            is_taken = self._has_other_files()
+            about = self.about()  # another service of the node may have made it meanwhile
+            if is_taken and about is None:
+                raise Conflict(
+                    "BackupPlaceTaken",
+                    f"{getattr(self.store, 'root', None) or 'the bucket'} has other files there, "
+                    "and no backups; name an empty folder or a new one",
+                )
+        if about is None:
             own = About(format=FORMAT, node=node, key=None if self.seal is None else self.seal.id)
             with suppress(SwapLost):
                 self.store.swap(ABOUT, msgspec.json.encode(own), expected=None)
@@ -232,17 +241,15 @@ class Place:
                 "the backups here are of another node; give each node a folder of its own",
             )
 
-    def _refuse_other_files(self) -> None:
+    def _has_other_files(self) -> bool:
         """Old backups are removed with all that is not needed any more in these folders."""
         root = getattr(self.store, "root", None)
-        is_taken = root is not None and Path(root).is_dir() and any(Path(root).iterdir())
+        if root is not None and Path(root).is_dir():
+            found = Path(root).iterdir()
+            if any(not each.name.startswith(PENDING_PREFIX) for each in found):
+                return True
         folders = (MANIFESTS, FILES, OBJECTS)
-        if is_taken or any(True for folder in folders for _ in self.store.list(folder)):
-            raise Conflict(
-                "BackupPlaceTaken",
-                f"{root or 'the bucket'} has other files there, and no backups; name an empty "
-                "folder or a new one",
-            )
+        return any(True for folder in folders for _ in self.store.list(folder))
 
     # --- one writer at a time ---------------------------------------------------------------
 
