@@ -23,17 +23,34 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 from process_bytes import bytes_read
-from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
+from tests.workers.derivatives import (
+    MILLIS,
+    SCHEMA,
+    START,
+    commit,
+    derivative,
+    moment,
+    node_of,
+    root,
+)
 from tests.workers.provenance.asking import why
 from throwaway import throwaway_stores, throwing_away
 
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.info import chunks
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_workers.engines.spark.session import SparkOptions, SparkWhenNeeded
 from odf_workers.engines.spark_engine.engine import SparkEngine
 from odf_workers.jobs.transform.run import run_transform
 from odf_workers.jobs.work.context import Engines
+from odf_workers.slices.write import described, write_batches
 
 ROWS, SLICES, ASKED = [int(word) for word in [*sys.argv[1:], "1000000", "100", "5"][:3]]
 GROUP = 100
@@ -45,18 +62,34 @@ HOURLY = (
 TENS = "select event_time, city, n * 10 as tens from cities"
 
 
-def rows_of(number: int) -> list[tuple[str, str, int]]:
-    """Rows of a slice: a group of each hour, one hour after the other."""
+def add_slice(stores: Stores, cities: Dataset, number: int, folder: Path) -> None:
+    """Add a slice of rows: a group of each hour, one hour after the other."""
     each = ROWS // SLICES
-    first = number * each
-    return [
-        (
-            str(moment((first + at) // GROUP * HOUR + at % GROUP)),
-            f"c{(first + at) // GROUP % 7}",
-            at,
-        )
-        for at in range(each)
-    ]
+    at = np.arange(number * each, (number + 1) * each, dtype=np.int64)
+    hours, place = at // GROUP, at % GROUP
+    seconds = hours * HOUR + place
+    columns = {
+        "offset": pa.array(at),
+        "op": pa.array(np.zeros(each, np.int32)),
+        "system_time": pa.array(np.full(each, moment(10 + number).millis)).cast(MILLIS),
+        "event_time": pa.array(START.millis + seconds * 1000).cast(MILLIS),
+        "city": pa.array([f"c{hour % 7}" for hour in hours.tolist()]),
+        "n": pa.array(place + at % 11),
+    }
+    path = folder / f"{cities.id.multibase}-{number:05}.parquet"
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
+    write_batches(iter([batch]), SCHEMA, path)
+    data = described(path, number * each)
+    stores.objects.put(ObjectKey(cities.id, ObjectKind.DATA, data.physical_hash), chunks(path))
+    commit(
+        cities,
+        AddData(
+            prev_offset=cities.state().last_offset,
+            new_data=data,
+            new_watermark=moment(int(seconds[-1])),
+        ),
+        at=10 + number,
+    )
 
 
 def median(ask: Callable[[int], Any]) -> tuple[float, float]:
@@ -79,8 +112,7 @@ def main(folder: Path) -> None:
     bench = replace(here, engines=with_spark, provenance_rows=ROWS)
     cities = root(stores, "cities")
     for number in range(SLICES):
-        rows = rows_of(number)
-        add_rows(stores, cities, rows, folder, at=10 + number, watermark=rows[-1][0])
+        add_slice(stores, cities, number, folder)
     hourly = derivative(stores, "hourly", [cities], HOURLY, engine="spark")
     tens = derivative(stores, "tens", [cities], TENS)
     run_transform(stores, hourly, TransformPayload(), bench, now=moment(10**6))

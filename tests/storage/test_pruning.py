@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import random
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sliced import SCHEMA, A, learned, random_filters, random_slices, view_of_slices
 
@@ -20,6 +22,7 @@ from odf_storage.datasets.pruning.bounds import (
 )
 from odf_storage.datasets.pruning.filters import Filter, MalformedFilter, equal, parsed_filter
 from odf_storage.datasets.pruning.learned import Bounds, LearnedBounds
+from odf_storage.datasets.read import scan
 from odf_storage.datasets.read.read import RowsRequest, narrowed_for, rows_of
 from odf_storage.datasets.read.rows import Projection, RowCut
 from odf_storage.datasets.read.scan import NOTHING_KNOWN, KnownBounds, narrowed
@@ -61,6 +64,60 @@ def test_a_filtered_answer_is_the_whole_answer_filtered_whatever_is_known(seed: 
         assert plain(answer(view, asked, known)) == plain(wanted), filters
         left_out += len(view.slices) - narrowed_for(view, asked, known).scanned
     assert left_out > 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bounds_of_footers_leave_out_no_row_of_the_answer_and_are_read_once(seed: int) -> None:
+    chance = random.Random(seed)
+    view, source = view_of_slices(random_slices(chance), key=("city",))
+    footers, left_out = LearnedBounds(10_000), 0
+    for _ in range(20):
+        asked = RowsRequest(
+            projection=chance.choice(list(Projection)), filters=random_filters(chance)
+        )
+        narrow = narrowed(view, asked.filters, below=asked.projection, footers=footers)
+        with rows_of(narrow, asked) as (schema, batches):
+            found = pa.Table.from_batches(batches, schema).to_pylist()
+        assert plain(found) == plain(answer(view, asked)), asked.filters
+        assert narrow.learned == {}
+        left_out += narrow.total - narrow.scanned
+        source.opened.clear()
+        narrowed(view, asked.filters, below=asked.projection, footers=footers)
+        assert source.opened == []
+    assert left_out > 10
+
+
+def test_row_groups_that_cannot_hold_the_value_are_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, source = view_of_slices([[{"op": A, "pop": at} for at in range(100)]])
+    (name,) = source.objects
+    raw = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(source.objects[name])), raw, row_group_size=10)
+    source.objects[name] = raw.getvalue()
+    monkeypatch.setattr("odf_storage.datasets.read.scan._check_hash", lambda *_: None)
+    read: list[Any] = []
+    whole = scan.batches_of
+    monkeypatch.setattr(
+        scan,
+        "batches_of",
+        lambda *given, **more: read.append(more["groups"]) or whole(*given, **more),
+    )
+    asked = RowsRequest(filters=(parsed_filter("pop:in:42,77"),))
+    narrow = narrowed(view, asked.filters, footers=LearnedBounds(10))
+    with rows_of(narrow, asked) as (_, batches):
+        assert [row["pop"] for batch in batches for row in batch.to_pylist()] == [42, 77]
+    assert read == [[4, 7]]
+
+
+def test_a_footer_without_bounds_or_that_cannot_be_read_leaves_out_nothing() -> None:
+    view, source = view_of_slices([[{"op": A, "pop": 1}], [{"op": A, "pop": 2}]])
+    bare, broken = source.objects
+    raw = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(source.objects[bare])), raw, write_statistics=False)
+    source.objects[bare], source.objects[broken] = raw.getvalue(), b"no Parquet"
+    asked = (parsed_filter("pop:eq:7"),)
+    assert narrowed(view, asked, footers=LearnedBounds(10)).scanned == 2
 
 
 def test_slices_that_cannot_hold_the_value_are_not_opened() -> None:

@@ -8,6 +8,8 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.why_job import WhyPayload, WhyStep
 from odf_storage.datasets.node.rights import upstream
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.pruning.footers import FOOTERS
+from odf_storage.datasets.pruning.learned import Bounds
 from odf_workers.jobs.provenance.run import run_why
 
 
@@ -45,3 +47,20 @@ def offsets(step: WhyStep, *roles: str) -> dict[str, list[int]]:
         )
         for each in step.why
     }
+
+
+def wrong_footers(bench: Any, *datasets: Dataset) -> int:
+    """Have all footers state bounds that no row is within, as far as the worker knows; return of
+    how many slices."""
+    names = [
+        str(data.physical_hash)
+        for dataset in datasets
+        for block in dataset.blocks()
+        if (data := getattr(block.event, "new_data", None)) is not None
+    ]
+    far = {"event_time": Bounds("timestamp[ms, tz=UTC]", 1, 1), "city": Bounds("string", "", "")}
+    wrong = [(name, column, bounds) for name in names for column, bounds in far.items()]
+    bench.memory.bounds.learn(
+        FOOTERS, [*wrong, *((n, "offset", Bounds("int64", -1, -1)) for n in names)]
+    )
+    return len(names)

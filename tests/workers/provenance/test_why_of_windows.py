@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
-from tests.workers.provenance.asking import offsets, why
+from tests.workers.provenance.asking import offsets, why, wrong_footers
 from throwaway import throwaway_stores
 
 from odf_storage.datasets.dataset.dataset import Dataset
@@ -77,6 +77,19 @@ def test_a_late_row_that_came_to_nothing_is_not_named_and_a_correction_names_wha
     assert {step.check.verdict for step in found.values()} == {"reproduced"}
     assert (found[0].row.undone_by, found[2].row.undoes) == (2, 0)
     assert found[0].how.forms == ("window",)
+
+
+def test_a_wrong_bound_in_a_footer_costs_time_and_no_row(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = root(stores, "cities")
+    daily = derivative(stores, "daily", [cities], DAILY.format(hint=""), engine="spark")
+    for hour in (1, 2):
+        add_rows(stores, cities, [(at(1, hour), "A", hour)], tmp_path, at=hour, watermark=at(5))
+    computed(stores, bench, daily, 1000)
+    assert wrong_footers(bench, cities) == 2
+    step = why(stores, bench, daily, 0)
+    assert (offsets(step), step.check.verdict) == ({"cities": [0, 1]}, "reproduced")
 
 
 def test_steps_over_steps_are_followed_down_to_the_rows_and_keep_what_only_ranks(

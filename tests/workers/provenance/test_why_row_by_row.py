@@ -17,7 +17,7 @@ from tests.workers.derivatives import (
     root,
     transform,
 )
-from tests.workers.provenance.asking import offsets, why
+from tests.workers.provenance.asking import offsets, why, wrong_footers
 from throwaway import throwaway_stores
 
 from odf_protocol.metadata.events import AddPushSource
@@ -118,6 +118,38 @@ def test_a_row_names_the_one_row_that_it_was_made_from_and_that_row_alone_gives_
     assert step.how.engine == "datafusion"
     assert step.how.queries == (ODD,)
     assert (step.block.inputs[0].start, step.block.inputs[0].end) == (0, 19)
+
+
+def test_of_many_slices_only_those_are_read_that_can_have_the_row(
+    stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cities = root(stores, "cities")
+    for n in range(1, 10):
+        add_rows(stores, cities, [(DAY.format(n), "A", 2 * n + 1)], tmp_path, at=10 + n)
+    odd = computed(stores, bench, derivative(stores, "odd", [cities], ODD))
+    opened: list[str] = []
+    whole = Dataset.open_whole
+    monkeypatch.setattr(
+        Dataset,
+        "open_whole",
+        lambda self, kind, name: (
+            opened.append(str(self.entry.alias.name)) or whole(self, kind, name)
+        ),
+    )
+    assert offsets(why(stores, bench, odd, 4)) == {"cities": [4]}
+    assert opened.count("cities") == 1
+
+
+def test_a_wrong_bound_in_a_footer_costs_time_and_no_row(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = root(stores, "cities")
+    add_rows(stores, cities, [(DAY.format(n), "A", n) for n in (1, 2, 3)], tmp_path, at=10)
+    odd = computed(stores, bench, derivative(stores, "odd", [cities], ODD))
+    assert wrong_footers(bench, cities, odd) == 2
+    step = why(stores, bench, odd, 1, depth=2)
+    assert (offsets(step), step.check.verdict) == ({"cities": [2]}, "reproduced")
+    assert step.inputs[0].row.values["n"] == 3
 
 
 def test_of_equal_rows_each_names_a_row_of_its_own(

@@ -135,11 +135,12 @@ def rows_of(
 
 
 @contextmanager
-def scanning(view: View) -> Iterator[Scan]:
-    """Yield a scan of all rows, which may run several times; remove temporary files at the end of
-    the context."""
+def scanning(view: View | Narrowed) -> Iterator[Scan]:
+    """Yield a scan of all rows, or of those of a narrowed view, which may run several times; remove
+    temporary files at the end of the context."""
+    narrow = view if isinstance(view, Narrowed) else narrowed(view)
     with tempfile.TemporaryDirectory(prefix="read-") as folder:
-        yield SliceScan(narrowed(view), Path(folder))
+        yield SliceScan(narrow, Path(folder))
 
 
 def _require_slices(view: View, asked: RowsRequest, skip: int) -> None:

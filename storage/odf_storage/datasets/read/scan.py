@@ -20,9 +20,10 @@ reading process counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,6 +51,7 @@ from odf_protocol.stored_values import readable
 from ...stores.ports.values import ObjectKind
 from ..integrity.healing import hash_of_stream
 from ..pruning.bounds import (
+    BoundsIndex,
     BoundsOfSlice,
     SliceIndex,
     bounds_indices,
@@ -59,7 +61,8 @@ from ..pruning.bounds import (
     weakened,
 )
 from ..pruning.filters import Filter
-from ..pruning.learned import Bounds
+from ..pruning.footers import bounds_of_groups, stated_bounds
+from ..pruning.learned import Bounds, LearnedBounds
 from ..verify.source import HashingSource
 from .rows import Projection
 from .view import View
@@ -96,6 +99,8 @@ class Narrowed:
     """Number of rows in slices that were left out because all their rows are skipped."""
     learned: dict[tuple[str, str], Bounds] = field(default_factory=dict)
     """Bounds by hash of slice and column; filled while slices are read to their end."""
+    by_footers: bool = False
+    """Whether bounds in footers leave out row groups, too. Nothing is learned then."""
 
     @property
     def scanned(self) -> int:
@@ -108,8 +113,10 @@ def narrowed(
     *,
     below: Projection = Projection.CHANGELOG,
     known: KnownBounds = NOTHING_KNOWN,
+    footers: LearnedBounds | None = None,
 ) -> Narrowed:
-    """Return the view narrowed to the slices that may have rows of the result.
+    """Return the view narrowed to the slices that may have rows of the result. With `footers`, also
+    by the bounds in footers, which are remembered there: see `pruning/footers.py` for who may.
 
     Raises:
         UnknownColumn, MalformedFilter.
@@ -125,13 +132,31 @@ def narrowed(
     intervals = [
         (each.start, each.end) for each in (data.offset_interval for data, _ in view.slices)
     ]
-    by_bounds = bounds_indices(columns_of(early or ()), schema, known.bounds, offset, intervals)
-    indices = [*by_bounds, *known.indices]
+    asked = columns_of(early or ())
+    indices = [*bounds_indices(asked, schema, known.bounds, offset, intervals), *known.indices]
+    if footers is not None:
+        stated = stated_bounds(footers, asked, _openers(view))
+        indices += bounds_indices(asked, schema, stated, offset, intervals)
     open_it = slices_to_open(total, early, schema, indices)
     slices = tuple(each for each, is_open in zip(view.slices, open_it, strict=True) if is_open)
     return Narrowed(
-        view=replace(view, slices=slices), schema=schema, total=total, wanted=wanted, early=early
+        view=replace(view, slices=slices),
+        schema=schema,
+        total=total,
+        wanted=wanted,
+        early=early,
+        by_footers=footers is not None and early is not None,
     )
+
+
+def _openers(view: View) -> dict[str, Callable[[], BinaryIO]]:
+    """Return how the slices are opened, by hash; their bytes are not hashed."""
+    return {
+        str(data.physical_hash): partial(
+            view.source.open_object, ObjectKind.DATA, data.physical_hash
+        )
+        for data, _ in view.slices
+    }
 
 
 def without_skipped(narrow: Narrowed, skip: int) -> Narrowed:
@@ -267,7 +292,7 @@ class SliceScan:
             late = self._known_until is not None and recorded > self._known_until
             rows = 0
             batches = self._rows(data, wanted, late=late)
-            if offsets is None and not late:
+            if offsets is None and not late and not self._narrow.by_footers:
                 batches = self._learning(data, batches)
             for batch in batches:
                 rows += batch.num_rows
@@ -304,7 +329,12 @@ class SliceScan:
                 stated = schema_of(file)
                 there = [n for n in wanted.names if n in file.schema_arrow.names]
                 extra = [time] if late and time not in there else []
-                for batch in batches_of(file, stream, columns=[*there, *extra]):
+                groups = self._groups(file)
+                if groups is not None and not groups:
+                    return
+                for batch in batches_of(
+                    file, stream, columns=[*there, *extra], groups=groups or ()
+                ):
                     rows = as_stated(batch, stated)
                     if late and self._known_until is not None:
                         known = rows.column(time).cast(pa.timestamp("ms"), safe=False)
@@ -315,6 +345,19 @@ class SliceScan:
                 raise
             except (pa.ArrowException, OSError, ValueError) as broken:
                 raise UnreadableSlice.of(data.physical_hash, broken) from None
+
+    def _groups(self, file: pq.ParquetFile) -> list[int] | None:
+        """Return the row groups that may have rows of the result; None: all."""
+        early, count = self._narrow.early, file.metadata.num_row_groups
+        if not self._narrow.by_footers or early is None or count == 1:
+            return None
+        stated = bounds_of_groups(file, self._asked)
+        indices = [
+            BoundsIndex(name, self._schema.field(name).type, each) for name, each in stated.items()
+        ]
+        return [
+            int(at) for at in np.flatnonzero(slices_to_open(count, early, self._schema, indices))
+        ]
 
     @contextmanager
     def _opened(self, data: DataSlice) -> Iterator[BinaryIO]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odf_protocol.identity import DatasetId
+from odf_protocol.metadata.events import OffsetInterval
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.stores.ports.values import ObjectKind
@@ -71,9 +73,11 @@ def _within(item: InputPlan, chosen: Chosen | None) -> InputPlan:
     if not len(offsets):
         return replace(item, prev_offset=None, new_offset=None, slices=())
     first, last = int(offsets[0]), int(offsets[-1])
-    slices = tuple(
-        data
-        for data in item.slices
-        if data.offset_interval.start <= last and first <= data.offset_interval.end
-    )
+    slices = tuple(data for data in item.slices if _is_part(data.offset_interval, offsets))
     return replace(item, prev_offset=first - 1 if first else None, new_offset=last, slices=slices)
+
+
+def _is_part(interval: OffsetInterval, offsets: Offsets) -> bool:
+    """Return whether an interval has one of the offsets."""
+    at = bisect_left(offsets, interval.start)
+    return at < len(offsets) and offsets[at] <= interval.end

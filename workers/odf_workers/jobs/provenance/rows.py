@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,14 +20,17 @@ from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.pruning.filters import Filter
-from odf_storage.datasets.read.read import RowsRequest, reading, scanning
+from odf_storage.datasets.pruning.learned import LearnedBounds
+from odf_storage.datasets.read.read import scanning
 from odf_storage.datasets.read.records import DataFormat, shaped
-from odf_storage.datasets.read.rows import contents, is_one_of, takes_back
-from odf_storage.datasets.read.view import Outline, View, outline_of
+from odf_storage.datasets.read.rows import Scan, contents, is_one_of, takes_back
+from odf_storage.datasets.read.scan import KnownBounds, narrowed
+from odf_storage.datasets.read.view import Outline, View
 from odf_storage.datasets.verify.source import DatasetSource
 
 from ...engines.port.tracing import rows_like
 from ...slices.schema import Operation
+from ..work.memory import Memory
 
 OPERATIONS = {
     Operation.APPEND: "append",
@@ -34,6 +39,9 @@ OPERATIONS = {
     Operation.CORRECT_TO: "correct-to",
 }
 ADDS = frozenset({Operation.APPEND, Operation.CORRECT_TO})
+TAKES = frozenset(Operation) - ADDS
+ROWS = "rows"
+"""The name of bounds that were learned from rows among learned bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +83,23 @@ class FoundRow:
         found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(row))
         return found
 
+    def comparable(self) -> dict[str, str]:
+        """Return the values that filters can compare, as texts."""
+        return {
+            name: str(value)
+            for name, value in self.values().items()
+            if value is not None and is_compared(self.table.schema.field(name).type)
+        }
+
+    def filters(self) -> list[Filter]:
+        """Return filters for the rows that may have the same content."""
+        return [Filter(name, "eq", (value,)) for name, value in self.comparable().items()]
+
     def rank_among_equals(self) -> int:
         """Return how many equal rows are before this one in the same slice."""
         one = replace(self.view, slices=(self.view.slices[self.slice],))
         before, offset = 0, self.view.vocab.offset_column
-        with scanning(one) as scan:
+        with scanning(narrowed(one, self.filters())) as scan:
             for batch in scan(None, None):
                 table = pa.Table.from_batches([batch])
                 like = pc.and_(
@@ -87,6 +107,18 @@ class FoundRow:
                 )
                 before += table.filter(pc.and_(like, rows_like(table, self.data()))).num_rows
         return before
+
+
+def is_compared(kind: pa.DataType) -> bool:
+    """Return whether equal values have equal texts; floats are left out, as NaN is among them."""
+    types = (
+        pa.types.is_integer,
+        pa.types.is_decimal,
+        pa.types.is_string,
+        pa.types.is_timestamp,
+        pa.types.is_date,
+    )
+    return any(each(kind) for each in types)
 
 
 def _of_kind(table: pa.Table, row: FoundRow) -> pa.ChunkedArray:
@@ -100,7 +132,7 @@ def _of_kind(table: pa.Table, row: FoundRow) -> pa.ChunkedArray:
 class Seen:
     """What one walk has learned of datasets as of blocks, so that it reads it once."""
 
-    outlines: dict[tuple[DatasetId, Multihash | None], Outline] = field(default_factory=dict)
+    memory: Memory
     takes_back: dict[tuple[DatasetId, Multihash], bool] = field(default_factory=dict)
 
 
@@ -111,9 +143,7 @@ def find_row(dataset: Dataset, offset: int, at: Multihash | None, seen: Seen) ->
         RowNotFound: the dataset has no such row as of the block.
         Damaged: the slice that should have it has not.
     """
-    if (dataset.id, at) not in seen.outlines:
-        seen.outlines[dataset.id, at] = outline_of(dataset, at)
-    outline = seen.outlines[dataset.id, at]
+    outline = seen.memory.outline(dataset, dataset.head() if at is None else at)
     view = outline.on(DatasetSource(dataset))
     ends = [data.offset_interval.end for data, _ in view.slices]
     place = bisect_left(ends, offset)
@@ -127,10 +157,10 @@ def find_row(dataset: Dataset, offset: int, at: Multihash | None, seen: Seen) ->
             offset=offset,
             last=last,
         )
-    column = view.vocab.offset_column
-    asked = RowsRequest(filters=(Filter(column, "eq", (str(offset),)),))
-    with reading(replace(view, slices=(view.slices[place],)), asked) as (schema, batches):
-        table = pa.Table.from_batches(list(batches), schema)
+    one = replace(view, slices=(view.slices[place],))
+    table = _row_in(one, offset, seen.memory.bounds)
+    if table.num_rows != 1:  # its footer may be wrong
+        table = _row_in(one, offset, None)
     if table.num_rows != 1:
         name = view.slices[place][0].physical_hash
         raise Damaged(
@@ -139,6 +169,14 @@ def find_row(dataset: Dataset, offset: int, at: Multihash | None, seen: Seen) ->
     return FoundRow(
         dataset=dataset, outline=outline, view=view, slice=place, offset=offset, table=table
     )
+
+
+def _row_in(slice_: View, offset: int, footers: LearnedBounds | None) -> pa.Table:
+    asked = [Filter(slice_.vocab.offset_column, "eq", (str(offset),))]
+    narrow = narrowed(slice_, asked, footers=footers)
+    with scanning(narrow) as scan:
+        rows = (batch for batch in scan(None, None) if batch.num_rows)
+        return pa.Table.from_batches(list(islice(rows, 1)), narrow.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +191,16 @@ def fate_of(row: FoundRow, seen: Seen) -> Fate:
     """Return what became of a row, by the rule of `read/rows.py`: each retraction takes back one
     earlier row of the same content, the oldest that is left."""
     key = (row.dataset.id, row.outline.head)
-    with scanning(row.view) as scan:
-        if key not in seen.takes_back:
+    if key not in seen.takes_back:
+        column = row.view.vocab.operation_type_column
+        taking = Filter(
+            column, "in", tuple(str(int(each)) for each in Operation if each not in ADDS)
+        )
+        with _learning(row.view, [taking], seen.memory.bounds) as scan:
             seen.takes_back[key] = takes_back(scan, row.view.vocab)
-        if not seen.takes_back[key]:
-            return Fate()
+    if not seen.takes_back[key]:
+        return Fate()
+    with _learning(row.view, row.filters(), seen.memory.bounds) as scan:
         alike = sorted(_alike(row, scan(None, None)))
     taken = deque(offset for offset, adds in alike if not adds)
     for offset, adds in alike:
@@ -171,6 +214,18 @@ def fate_of(row: FoundRow, seen: Seen) -> Fate:
         if by is not None and by == row.offset:
             return Fate(undoes=offset)
     return Fate()
+
+
+@contextmanager
+def _learning(view: View, filters: Sequence[Filter], bounds: LearnedBounds) -> Iterator[Scan]:
+    """Yield a scan of the rows that fit, in the slices that may have some by what was learned from
+    their rows; learn from those that are read."""
+    names = [str(data.physical_hash) for data, _ in view.slices]
+    known = KnownBounds(bounds=bounds.of(ROWS, [each.column for each in filters], names))
+    narrow = narrowed(view, filters, known=known)
+    with scanning(narrow) as scan:
+        yield scan
+    bounds.learn(ROWS, [(name, column, each) for (name, column), each in narrow.learned.items()])
 
 
 def _alike(row: FoundRow, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bool]]:

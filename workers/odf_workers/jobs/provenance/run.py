@@ -84,8 +84,11 @@ class _Walk:
     asked: WhyPayload
     bench: WorkerContext
     _steps: int = field(default=0)
-    _seen: Seen = field(default_factory=Seen)
+    _seen: Seen = field(init=False)
     _until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
+
+    def __post_init__(self) -> None:
+        self._seen = Seen(self.bench.memory)
 
     def step(
         self,

@@ -8,28 +8,30 @@ Both end with a run over the named rows alone, by the code that replays use.
 from __future__ import annotations
 
 import shutil
-import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import ExecuteTransform, HashedBlock
+from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.engines import read_note
 from odf_storage.datasets.job_payloads.why_job import NOT_REPRODUCED, REPRODUCED, UNKNOWN
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.pruning.filters import Filter, MalformedFilter
+from odf_storage.datasets.pruning.learned import LearnedBounds
+from odf_storage.datasets.read.read import scanning
 from odf_storage.datasets.read.rows import Projection, live_facts, takes_back
-from odf_storage.datasets.read.scan import SliceScan, narrowed
-from odf_storage.datasets.read.view import View, view_of_dataset
+from odf_storage.datasets.read.scan import Narrowed, narrowed
+from odf_storage.datasets.read.view import View
+from odf_storage.datasets.verify.source import DatasetSource
 from odf_storage.stores.ports.values import ObjectKind
 
 from ...engines.iteration.inputs import holds_state
@@ -45,10 +47,9 @@ from ..transform.result import InputFiles, work_folder
 from ..transform.run import input_files
 from ..work.context import WorkerContext
 from .chosen import Chosen, ChosenFiles, Offsets, within
-from .rows import ADDS, FoundRow
+from .rows import ADDS, TAKES, FoundRow, is_compared
 
 ROW_BY_ROW = "row by row"
-TAKES = frozenset(Operation) - ADDS
 Operations = frozenset[Operation]
 
 
@@ -75,7 +76,7 @@ def witnesses_of(
         TooManyRows. JobLost, …: errors in `CUT_SHORT`.
     """
     before = row.dataset.state(block.prev)
-    plan, inputs = recorded_plan(stores, before, block, event)
+    plan, inputs = recorded_plan(stores, before, block, event, bench.memory.inputs)
     note = read_note(stores.objects, row.dataset.id)
     engine = engine_of(plan.transform, bench.engines.all, note.at(block.sequence_number), note)
     with work_folder(bench.scratch, "why-") as name:
@@ -105,6 +106,8 @@ class _Search:
     folder: Path
     bench: WorkerContext
     _runs: int = field(default=0)
+    _last: tuple[dict[int, Offsets], Counter[Operation]] | None = field(default=None)
+    """The rows of the last run, and what it gave."""
 
     # --- row by row -------------------------------------------------------------------------
 
@@ -115,28 +118,28 @@ class _Search:
             for at, item in enumerate(self.plan.inputs)
             if item.offset_interval is not None
         }
-        nth = self.row.rank_among_equals()
-        likely = self._likely(every)
+        likely = self._likely()
         if likely and (count := self._count(likely)):
+            nth = self.row.rank_among_equals() if count > 1 else 0
             found = self._halved(likely, min(nth, count - 1))
         else:
-            found = self._halved(every, nth)
+            found = self._halved(every, self.row.rank_among_equals())
         return self._proved(Trace(forms=(ROW_BY_ROW,)), found)
 
-    def _likely(self, every: Mapping[int, Offsets]) -> dict[int, Offsets]:
+    def _likely(self) -> dict[int, Offsets]:
         """Return the rows of the same event time, among which the row usually is."""
         found: dict[int, Offsets] = {}
-        time = self.row.table.column(self.row.view.vocab.event_time_column)[0]
-        for at, offsets in every.items():
-            dataset, item = self.inputs[at], self.plan.inputs[at]
-            vocab = dataset.state(item.as_of).vocab
-            there: list[int] = []
-            for data in item.slices:
-                path = self.files.get(dataset, ObjectKind.DATA, data.physical_hash)
-                there += _at_time(path, vocab.event_time_column, vocab.offset_column, time)
-            kept = [each for each in there if each in offsets]
-            if kept:
-                found[at] = sorted(kept)
+        time = self.row.comparable().get(self.row.view.vocab.event_time_column)
+        if time is None:
+            return found
+        for at, (dataset, item) in enumerate(zip(self.inputs, self.plan.inputs, strict=True)):
+            view = self._view(dataset, item.as_of)
+            read = {data.physical_hash for data in item.slices}
+            view = replace(view, slices=tuple(s for s in view.slices if s[0].physical_hash in read))
+            known = [Condition(view.vocab.event_time_column, "eq", time)]
+            narrow = _narrowed(view, known, Projection.CHANGELOG, self.bench.memory.bounds)
+            if narrow.early is not None and (there := _offsets(narrow)):
+                found[at] = there
         return found
 
     def _halved(self, rows: dict[int, Offsets], nth: int) -> dict[int, Offsets]:
@@ -172,8 +175,23 @@ class _Search:
 
     def by_trace(self, event: ExecuteTransform) -> Witnesses:
         """Have the engine trace the row over the rows that stand as of the block; a row that takes
-        another back, as of the block before."""
-        self.plan, chosen = self._standing(self._narrowed())
+        another back, as of the block before. Where footers left out slices and the row is not
+        reproduced, they may be wrong, and all slices are read."""
+        plan, known = self.plan, self._narrowed()
+        found, is_whole = self._traced(event, known, self.bench.memory.bounds)
+        if found.verdict == REPRODUCED or is_whole:
+            return found
+        self.plan = plan
+        return self._traced(event, known, None)[0]
+
+    def _traced(
+        self,
+        event: ExecuteTransform,
+        known: Sequence[Sequence[Condition]],
+        footers: LearnedBounds | None,
+    ) -> tuple[Witnesses, bool]:
+        """Return the answer, and whether all slices were looked at."""
+        self.plan, chosen, is_whole = self._standing(known, footers)
         number = sum(len(each.offsets) for each in chosen.values())
         if number > self.bench.provenance_rows:
             raise LimitExceeded(
@@ -188,6 +206,10 @@ class _Search:
         arrivals = list(self._arrivals(event))[::-1]
         heard = Heard(self.bench.job_progress)
         trace = self.engine.trace_transform(request, self.row.table, arrivals, heard)
+        return self._judged(trace), is_whole
+
+    def _judged(self, trace: Trace | None) -> Witnesses:
+        """Return the answer for a trace: whether its rows alone give the row."""
         if trace is None:
             reason = f"the engine {self.engine.name} keeps rows and cannot say which"
             return self._answer(Trace(), UNKNOWN, reason)
@@ -207,26 +229,24 @@ class _Search:
         folder, files = self._place({})
         empty = within(replace(self.plan, prev_checkpoint=None), {})
         request = request_of(self.row.dataset, empty, self.inputs, files, folder, None)
-        values = {
-            name: str(value)
-            for name, value in self.row.values().items()
-            if _is_compared(self.row.table.schema.field(name).type) and value is not None
-        }
-        return self.engine.narrow_transform(request, values)
+        return self.engine.narrow_transform(request, self.row.comparable())
 
     def _standing(
-        self, known: Sequence[Sequence[Condition]]
-    ) -> tuple[TransformPlan, dict[DatasetId, Chosen]]:
-        """Return a plan of all that was read so far, and the rows of it that stand."""
-        items, chosen = [], {}
+        self, known: Sequence[Sequence[Condition]], footers: LearnedBounds | None
+    ) -> tuple[TransformPlan, dict[DatasetId, Chosen], bool]:
+        """Return a plan of all that was read so far, the rows of it that stand, and whether they
+        were looked for in all slices."""
+        items, chosen, is_whole = [], {}, True
         for dataset, item, each in zip(self.inputs, self.plan.inputs, known, strict=True):
             is_new = self.row.adds and item.new_block is not None
             block = item.new_block if is_new else item.prev_block
             if block is None:
                 items.append(replace(item, new_offset=None, slices=(), watermarks=()))
                 continue
-            view = view_of_dataset(dataset, block)
-            offsets = _standing(view, each)
+            view = self._view(dataset, block)
+            narrow = _narrowed(view, each, Projection.FACTS, footers)
+            offsets = _standing(narrow)
+            is_whole = is_whole and not narrow.by_footers
             chosen[item.id] = Chosen(view.vocab.offset_column, offsets)
             items.append(
                 replace(
@@ -237,7 +257,7 @@ class _Search:
                 )
             )
         plan = replace(self.plan, inputs=tuple(items), prev_checkpoint=None)
-        return plan, chosen
+        return plan, chosen, is_whole
 
     def _arrivals(self, event: ExecuteTransform) -> Iterator[Arrival]:
         """Yield the executions up to the block of the row, newest first."""
@@ -261,6 +281,13 @@ class _Search:
     def _count(self, rows: Mapping[int, Offsets], operations: Operations | None = None) -> int:
         """Return how many rows of the same content the query gives of these rows alone, with one of
         the operations; by default those that add or take away, as the row does."""
+        if self._last is None or self._last[0] != rows:
+            self._last = dict(rows), self._given(rows)
+        wanted = operations or (ADDS if self.row.adds else TAKES)
+        return sum(self._last[1][each] for each in wanted)
+
+    def _given(self, rows: Mapping[int, Offsets]) -> Counter[Operation]:
+        """Return the numbers of rows of the same content that the query gives of these rows."""
         chosen = {
             self.plan.inputs[at].id: Chosen(self._offset_column(at), offsets)
             for at, offsets in rows.items()
@@ -281,11 +308,13 @@ class _Search:
         finally:
             for each in (folder, files.copies):
                 shutil.rmtree(each, ignore_errors=True)
-        codes = table.column(self.row.view.vocab.operation_type_column)
-        kind = ADDS if self.row.adds else TAKES
-        values = pa.array(sorted(map(int, operations or kind)), codes.type)
-        like = pc.and_(_like(table, self.row.data()), pc.is_in(codes, value_set=values))
-        return int(table.filter(like).num_rows)
+        codes = table.filter(_like(table, self.row.data())).column(
+            self.row.view.vocab.operation_type_column
+        )
+        return Counter(map(Operation, codes.to_pylist()))
+
+    def _view(self, dataset: Dataset, block: Multihash) -> View:
+        return self.bench.memory.outline(dataset, block).on(DatasetSource(dataset))
 
     def _offset_column(self, at: int) -> str:
         return self.inputs[at].state(self.plan.inputs[at].as_of).vocab.offset_column
@@ -315,22 +344,32 @@ def _like(table: pa.Table, wanted: Mapping[str, pa.Scalar]) -> pa.ChunkedArray:
     return rows_like(table, there)
 
 
-def _standing(view: View, known: Sequence[Condition]) -> Offsets:
-    """Return the offsets of the rows that were not taken back and meet the conditions."""
-    if not view.slices:
-        return ()
+def _narrowed(
+    view: View, known: Sequence[Condition], below: Projection, footers: LearnedBounds | None
+) -> Narrowed:
+    """Return the view narrowed to the rows that meet the conditions."""
     try:
-        narrow = narrowed(view, _filters(view, known), below=Projection.FACTS)
+        return narrowed(view, _filters(view, known), below=below, footers=footers)
     except MalformedFilter:  # the column had another type, so nothing is known of it
-        narrow = narrowed(view)
-    with tempfile.TemporaryDirectory(prefix="read-") as folder:
-        scan = SliceScan(narrow, Path(folder))
-        if takes_back(scan, view.vocab):
-            return [int(each) for each in live_facts(scan, view.vocab)]
-        if narrow.early is None:
-            slices = [data.offset_interval for data, _ in view.slices]
-            return range(slices[0].start, slices[-1].end + 1)
-        column = view.vocab.offset_column
+        return narrowed(view)
+
+
+def _standing(narrow: Narrowed) -> Offsets:
+    """Return the offsets of the rows that were not taken back."""
+    slices, vocab = [data.offset_interval for data, _ in narrow.view.slices], narrow.view.vocab
+    if not slices:
+        return ()
+    with scanning(narrow) as scan:
+        if takes_back(scan, vocab):
+            return [int(each) for each in live_facts(scan, vocab)]
+    if narrow.early is None:
+        return range(slices[0].start, slices[-1].end + 1)
+    return _offsets(narrow)
+
+
+def _offsets(narrow: Narrowed) -> list[int]:
+    column = narrow.view.vocab.offset_column
+    with scanning(narrow) as scan:
         return [each for batch in scan([column], None) for each in batch.column(0).to_pylist()]
 
 
@@ -339,46 +378,9 @@ def _filters(view: View, known: Sequence[Condition]) -> list[Filter]:
     found = []
     for each in known:
         there = view.schema is not None and each.column in view.schema.names
-        if there and view.schema is not None and _is_compared(view.schema.field(each.column).type):
+        if there and view.schema is not None and is_compared(view.schema.field(each.column).type):
             found.append(Filter(each.column, each.operator, (each.value,)))
     return found
-
-
-def _is_compared(kind: pa.DataType) -> bool:
-    """Return whether equal values have equal texts; floats are left out, as NaN is among them."""
-    types = (
-        pa.types.is_integer,
-        pa.types.is_decimal,
-        pa.types.is_string,
-        pa.types.is_timestamp,
-        pa.types.is_date,
-    )
-    return any(each(kind) for each in types)
-
-
-def _at_time(path: Path, time: str, offset: str, when: pa.Scalar) -> Iterator[int]:
-    """Yield the offsets of the rows of a slice with an event time, as far as it has one of the type
-    of the row's."""
-    with pq.ParquetFile(path) as file:
-        if time not in file.schema_arrow.names:
-            return
-        at = file.schema_arrow.names.index(time)
-        for group in range(file.num_row_groups):
-            bounds = file.metadata.row_group(group).column(at).statistics
-            if bounds is not None and bounds.has_min_max and _is_outside(bounds, when):
-                continue
-            rows = file.read_row_group(group, columns=[offset, time])
-            if rows.column(time).type != when.type:
-                return
-            same = pc.fill_null(pc.equal(rows.column(time), when), False)
-            yield from map(int, rows.filter(same).column(offset).to_pylist())
-
-
-def _is_outside(bounds: Any, when: pa.Scalar) -> bool:
-    try:
-        return not bounds.min <= when.as_py() <= bounds.max
-    except TypeError:  # of another type
-        return False
 
 
 def _halves(rows: Mapping[int, Offsets]) -> tuple[dict[int, Offsets], dict[int, Offsets]]:

@@ -56,6 +56,7 @@ from ...slices.conform import UnexpectedNulls
 from ...slices.schema import IncompatibleSchema
 from ..work.budget import JobOverBudget
 from ..work.context import WorkerContext
+from ..work.memory import Recent
 from .chains import engine_of, is_trusted, last_data, watermark_of
 from .iteration import Beginning, Executed, OwnCheckpoints, SchemaNotKnown, checkpoint_file, execute
 from .never_runs import proves, readable_checkpoint, runs_nowhere, undecided, with_checkpoint_of
@@ -270,10 +271,14 @@ def _is_of_this_machine(reason: NodeError) -> bool:
 
 
 def recorded_plan(
-    stores: Stores, before: ChainState, block: HashedBlock, event: ExecuteTransform
+    stores: Stores,
+    before: ChainState,
+    block: HashedBlock,
+    event: ExecuteTransform,
+    known: Recent[InputPlan] | None = None,
 ) -> tuple[TransformPlan, list[Dataset]]:
-    """Rebuild the plan of a recorded execution. Raises the same errors as `replay`, and
-    `…NotFound`."""
+    """Rebuild the plan of a recorded execution, with parts of inputs that are `known`. Raises the
+    same errors as `replay`, and `…NotFound`."""
     definition = require_transform(before)
     names = {item.dataset_ref.id: str(item.alias) for item in definition.inputs}
     inputs = [stores.dataset(DatasetRef(id=item.dataset_id)) for item in event.query_inputs]
@@ -282,7 +287,7 @@ def recorded_plan(
         head=block.hash if block.prev is None else block.prev,
         transform=definition.transform,
         inputs=tuple(
-            _recorded_input(dataset, item, names.get(item.dataset_id, ""))
+            _recorded_input(dataset, item, names.get(item.dataset_id, ""), known)
             for dataset, item in zip(inputs, event.query_inputs, strict=True)
         ),
         vocab=before.vocab,
@@ -297,21 +302,33 @@ def recorded_plan(
     return plan, inputs
 
 
-def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -> InputPlan:
+def _recorded_input(
+    dataset: Dataset, item: ExecuteTransformInput, alias: str, known: Recent[InputPlan] | None
+) -> InputPlan:
     """Return the input with the blocks of the recorded interval, as in the original plan."""
     upto = item.new_block_hash or item.prev_block_hash
-    blocks: list[InputBlock] = []
+    key = (item.dataset_id, alias, item.prev_block_hash, item.new_block_hash)
     try:
         if upto is not None:
             dataset.path(after=upto)  # fails unless it is still an ancestor of the head
-        if item.new_block_hash is not None:
-            pages = dataset.pages(after=item.prev_block_hash, upto=item.new_block_hash)
-            blocks = [input_block(one) for page in pages for one in page]
+        if known is not None:
+            return known.get(key, lambda: _read_input(dataset, item, alias, upto))
+        return _read_input(dataset, item, alias, upto)
     except InvalidInterval as gone:
         raise NotVerifiable(
             f"not verifiable here: the history of input {alias!r} was rewritten since",
             **gone.facts,
         ) from gone
+
+
+def _read_input(
+    dataset: Dataset, item: ExecuteTransformInput, alias: str, upto: Multihash | None
+) -> InputPlan:
+    """Raise `InvalidInterval`."""
+    blocks: list[InputBlock] = []
+    if item.new_block_hash is not None:
+        pages = dataset.pages(after=item.prev_block_hash, upto=item.new_block_hash)
+        blocks = [input_block(one) for page in pages for one in page]
     last = last_data(dataset, item.prev_block_hash)
     consumed = Consumed(item.prev_block_hash, None if last is None else last.last_offset)
     chain = InputChain(

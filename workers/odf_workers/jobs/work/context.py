@@ -44,6 +44,7 @@ from ...runtime.progress import JobProgress
 from ...slices.costs import SliceCut
 from ...slices.schema import Limits
 from ...slices.write import Written
+from .memory import Memory
 
 
 class StatesAhead:
@@ -202,6 +203,7 @@ class WorkerContext:
     commit_attempts: int = 5
     provenance_rows: int = 5_000_000
     """Limit of rows of the inputs among which the rows of a stateful result are traced."""
+    memory: Memory = field(default_factory=Memory)
     publish_to: tuple[str, ...] = ()
     """URL prefixes below which datasets may be published as files."""
     job_progress: JobProgress = field(default_factory=JobProgress)
