@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 
@@ -95,6 +96,27 @@ def test_a_bearer_token_is_found_whatever_the_case_of_the_scheme():
     assert bearer_of([(b"accept", b"*/*")]) is None
     with refusing("MalformedBearer"):
         bearer_of([(b"authorization", b"Bearer a"), (b"authorization", b"Bearer b")])
+
+
+@pytest.mark.parametrize(
+    ("told", "token"),
+    [(":ka_x", "ka_x"), ("ann:ka_x", "ka_x"), ("a b:p:q", "p:q"), ("ann:", ""), ("ann", "")],
+)
+def test_the_password_is_the_token_where_passwords_are_taken(told, token):
+    encoded = base64.b64encode(told.encode())
+    for written in (encoded, encoded.rstrip(b"=")):
+        header = [(b"authorization", b"basic " + written)]
+        assert bearer_of(header, takes_passwords=True) == token
+        with refusing("MalformedBearer"):
+            bearer_of(header)
+
+
+@pytest.mark.parametrize("value", [b"Basic %%%", b"Basic /w==", b"Basic a", b"Digest a"])
+def test_what_is_no_password_is_no_token(value):
+    with refusing("MalformedBearer"):
+        bearer_of([(b"authorization", value)], takes_passwords=True)
+    with refusing("MalformedBearer"):
+        bearer_of([(b"authorization", b"Basic OmE=")] * 2, takes_passwords=True)
 
 
 @pytest.fixture

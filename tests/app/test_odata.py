@@ -321,9 +321,29 @@ def test_a_hidden_dataset_is_as_unknown_as_none(service):
                          "/odata/nobody", "/odata/carol/$metadata", "/odata/carol/hidden/$count")
         }  # fmt: skip
         assert len(answers) == 1
+        status = 404 if token else 401
+        assert got(service, "/odata/carol/hidden", token).status_code == status
     owner = service.token("carol")
     assert [row["id"] for row in rows(service, "/odata/carol/hidden", owner)] == [7]
     assert '"hidden"' in got(service, "/odata/carol", owner).text
+
+
+def test_a_program_without_a_field_for_tokens_sends_one_as_the_password(service):
+    def asked(path: str, password: str) -> httpx.Response:
+        with service.http() as http:
+            return http.get(path, auth=("any name", password))
+
+    token = service.token("carol")
+    with service.http() as http:
+        first = http.get("/odata/carol/hidden")
+    assert first.headers["www-authenticate"].startswith("Basic ")
+    assert [row["id"] for row in asked("/odata/carol/hidden", token).json()["value"]] == [7]
+    for wrong in ("", "kaput", "ka_of_nobody", "pässword", f"{token}x"):
+        refused = asked("/odata/carol/hidden", wrong)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "TokenInvalid")
+        assert refused.headers["www-authenticate"].startswith("Basic ")
+    assert asked("/carol/hidden", token).status_code == 400
+    assert asked("/query?query=select%201", token).status_code == 400
 
 
 def test_a_bad_token_and_a_write_are_refused(service):
@@ -332,7 +352,7 @@ def test_a_bad_token_and_a_write_are_refused(service):
         for method in ("POST", "PATCH", "DELETE"):
             answer = http.request(method, SET)
             assert answer.json()["error"]["code"] == "CatalogueIsReadOnly"
-        assert http.get(f"{SET}(5)").status_code == 404
+        assert http.get(f"{SET}(5)").status_code == 401
         assert http.get("/odata/alice/odd/a/b").json()["error"]["code"] == "NotInFeed"
 
 
@@ -342,6 +362,7 @@ def test_python_odata_reads_types_filters_and_follows_pages(service):
     from odata import ODataService
 
     with requests.Session() as session:
+        session.auth = ("any name", service.token("bob"))
         feed = ODataService(
             f"{service.url}/odata/alice/", reflect_entities=True, session=session,
             quiet_progress=True,

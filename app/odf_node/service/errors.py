@@ -40,6 +40,7 @@ STATUS: dict[str, HTTPStatus] = {
     "CredentialsRejected": HTTPStatus.UNAUTHORIZED,
     "ProviderBusy": HTTPStatus.SERVICE_UNAVAILABLE,
     "ProviderTokenNotTaken": HTTPStatus.UNAUTHORIZED,
+    "SignInNeeded": HTTPStatus.UNAUTHORIZED,
     "ShareTaken": HTTPStatus.TOO_MANY_REQUESTS,
     "AllTaken": HTTPStatus.SERVICE_UNAVAILABLE,
     "QueueFull": HTTPStatus.TOO_MANY_REQUESTS,

@@ -22,6 +22,7 @@ from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.codec.manifests import to_data
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import SqlQueryStep
+from odf_protocol.sql_text import quoted_name
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.query.messages import (
     END,
@@ -46,7 +47,6 @@ from odf_storage.datasets.query.messages import (
 from ..confine import Rules, confine, program_reads
 from ..engines.datafusion import process as engine
 from ..engines.datafusion.plan import check_words, forget_functions, judge
-from ..engines.datafusion.plan_messages import quoted
 from ..engines.port.port import ONLY_QUERIES, InvalidQuery, Where, line_and_column, located, told
 from ..engines.port.query_size import QuerySize, check_size, columns_of
 from . import tables as encode
@@ -210,7 +210,7 @@ def reason(message: str, columns: Sequence[str] = ()) -> str:
     unknown = _NO_FIELD.match(said)
     near = None if unknown is None else _nearest(unknown["name"], columns)
     if unknown is not None and near is not None:
-        said = f"{unknown[0]} Did you mean {quoted(near)}?{said[unknown.end() :]}"
+        said = f"{unknown[0]} Did you mean {quoted_name(near)}?{said[unknown.end() :]}"
     instead = next((advice for begins, advice in _INSTEAD if begins.match(said)), None)
     said = said[: engine.SHOWN_CHARS]
     return said if instead is None else f"{said}; {instead}"
@@ -302,9 +302,9 @@ def _intervals_as_texts(result: DataFrame) -> DataFrame:
     _check_names(schema)
     return result.select(
         *[
-            col(quoted(field.name)).cast(pa.string()).alias(field.name)
+            col(quoted_name(field.name)).cast(pa.string()).alias(field.name)
             if pa.types.is_interval(field.type)
-            else col(quoted(field.name))
+            else col(quoted_name(field.name))
             for field in schema
         ]
     )

@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 from datafusion import SessionContext
 
+from odf_protocol.sql_text import quoted_name
 from odf_protocol.stored_values import has_floats
 from odf_storage.datasets.query.messages import Form, QueryTable
 from odf_storage.datasets.query.tables import base_name, table_folder
@@ -22,7 +23,6 @@ from odf_storage.datasets.read.formats import Format
 from odf_storage.datasets.read.formats import encoded as written
 from odf_storage.datasets.read.records import values
 
-from ..engines.datafusion.plan_messages import quoted
 from ..engines.port.query_size import columns_of, view_sql
 
 
@@ -32,15 +32,15 @@ def register(context: SessionContext, tables: Sequence[QueryTable], links: Path)
         base = base_name(table, number)
         columns = columns_of(table)
         context.register_parquet(
-            quoted(base),
+            quoted_name(base),
             f"{table_folder(links, number)}/",
             schema=columns,
             parquet_pruning=not has_floats(columns),
         )
         for name, view in table.names.items():
             if name != base:
-                rows = context.sql(view_sql(view, table, base, quoted))
-                context.register_view(quoted(name), rows)
+                rows = context.sql(view_sql(view, table, base, quoted_name))
+                context.register_view(quoted_name(name), rows)
 
 
 def base_names(tables: Sequence[QueryTable]) -> dict[str, int]:

@@ -223,6 +223,7 @@ class AccessToken:
 
 MAX_HEADER_CHARS = 8192
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+) *")
+_BASIC = re.compile(r"[Bb][Aa][Ss][Ii][Cc] +([A-Za-z0-9+/_-]*)=* *")
 
 
 class Reason(Enum):
@@ -267,8 +268,13 @@ class Actor:
 ANONYMOUS = Actor()
 
 
-def bearer_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+def bearer_of(
+    headers: Sequence[tuple[bytes, bytes]], *, takes_passwords: bool = False
+) -> str | None:
     """Return the token in the request headers, or None without an Authorization header.
+
+    With `takes_passwords`, the token may be the password of Basic authentication, with any user
+    name: some programs have no field for a token.
 
     Raises:
         MalformedBearer: another scheme, an empty token, or more than one header.
@@ -276,10 +282,28 @@ def bearer_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     values = [value for name, value in headers if name.lower() == b"authorization"]
     if not values:
         return None
-    match = _BEARER.fullmatch(values[0].decode("latin-1")[:MAX_HEADER_CHARS])
+    value = values[0].decode("latin-1")[:MAX_HEADER_CHARS]
+    if takes_passwords and len(values) == 1 and (found := credentials(value)) is not None:
+        return found[1]
+    match = _BEARER.fullmatch(value)
     if match is None or len(values) > 1:
         raise BadInput("MalformedBearer", "Invalid Bearer token header")
     return match[1]
+
+
+def credentials(header: str) -> tuple[str, str] | None:
+    """Return name and password of Basic authentication, also without padding, as drivers send it.
+    Return None for another scheme, and for what cannot be decoded."""
+    match = _BASIC.fullmatch(header)
+    if match is None:
+        return None
+    encoded = match[1].replace("-", "+").replace("_", "/")
+    try:
+        told = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    name, _, password = told.partition(":")
+    return name, password
 
 
 RolesOf = Callable[[AccountId], Mapping[DatasetId, Role]]

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from odf_protocol.sql_text import quoted_text
 from odf_storage.datasets.query.messages import TableView
 from odf_storage.datasets.versions.versions import Version
 
@@ -320,13 +321,9 @@ def _from_start(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Tab
 
 def _left_out(rows: Sequence[LeftOut]) -> str:
     """Return the statement of the view that says what the lake does not show."""
-    listed = ", ".join(f"({', '.join(map(_quoted, row))})" for row in rows)
+    listed = ", ".join(f"({', '.join(map(quoted_text, row))})" for row in rows)
     names = ", ".join(LeftOut._fields)
     if not rows:
         empty = ", ".join(f"''::VARCHAR AS {name}" for name in LeftOut._fields)
         return f"SELECT {empty} WHERE false"
     return f"SELECT * FROM (VALUES {listed}) AS t({names})"  # noqa: S608 - all are quoted
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

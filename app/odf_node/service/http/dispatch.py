@@ -65,6 +65,10 @@ def s3_request(scope: Scope) -> S3Request:
     )
 
 
+TAKE_PASSWORDS = ("/odata/",)
+"""Folders whose clients may send a token as a password: spreadsheets have no field for tokens."""
+
+
 class Authentication:
     """Identifies the actor of a request. Concurrent requests share one lookup of their tokens."""
 
@@ -82,7 +86,8 @@ class Authentication:
         """
         if is_s3(scope):
             return await self._signer(scope)
-        bearer = bearer_of(scope["headers"])
+        takes_passwords = scope["path"].startswith(TAKE_PASSWORDS)
+        bearer = bearer_of(scope["headers"], takes_passwords=takes_passwords)
         actor = ANONYMOUS
         if bearer is not None:
             actor = await self._coalescer.ask(bearer)
@@ -148,6 +153,7 @@ S3_NAMES = {
 }
 JSON_RPC_REFUSED = -32000
 """The code of errors of a server, in JSON-RPC."""
+BASIC_CHALLENGE = 'Basic realm="any name, and a token as the password", charset="UTF-8"'
 KEPT = ("retry-after", "www-authenticate")
 """Headers with the same meaning in every protocol."""
 
@@ -159,7 +165,9 @@ def error_answer_for(scope: Scope, error: NodeError, *, explained: bool = False)
     if told is None:
         return plain
     answer = told(int(status_of(error)), error.code, error.message)
-    answer.headers.update({name: plain.headers[name] for name in KEPT if name in plain.headers})
+    for name in KEPT:
+        if name in plain.headers:
+            answer.headers.setdefault(name, plain.headers[name])
     return answer
 
 
@@ -193,6 +201,8 @@ def _json_rpc(status: int, name: str, message: str) -> Response:
 
 def _odata(status: int, name: str, message: str) -> Response:
     headers = {"odata-version": "4.0"}
+    if status == 401:
+        headers["www-authenticate"] = BASIC_CHALLENGE
     return JsonAnswer({"error": {"code": name, "message": message}}, status, headers)
 
 

@@ -20,6 +20,7 @@ from anyio import to_thread
 from pydantic import Field
 
 from odf_protocol.errors import BadInput
+from odf_protocol.sql_text import quoted_name
 from odf_storage.datasets.query.messages import Form, TableView
 from odf_storage.datasets.query.tables import schema_of
 from odf_storage.runtime.environment import BaseSettings
@@ -243,7 +244,7 @@ def _selected(text: str, known: Mapping[str, Property]) -> list[Property]:
 
 def _columns(shown: Sequence[Property]) -> str:
     names = dict.fromkeys(each.column for each in shown)
-    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    return ", ".join(map(quoted_name, names))
 
 
 def _entity(row: Mapping[str, Any], shown: Sequence[Property]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from odf_protocol.errors import BadInput
+from odf_protocol.sql_text import quoted_name, quoted_text
 
 from .model import Property
 
@@ -235,12 +236,8 @@ def _check(depth: int) -> None:
 
 def _member(outer: str, column: str) -> str:
     if outer:
-        return f"get_field({outer}, {_quoted(column)})"
-    return '"' + column.replace('"', '""') + '"'
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+        return f"get_field({outer}, {quoted_text(column)})"
+    return quoted_name(column)
 
 
 def _literal(word: Word) -> Value:
@@ -251,12 +248,12 @@ def _literal(word: Word) -> Value:
             kind = "Edm.Decimal" if re.fullmatch(r"-?[\d.]+", word.text) else "Edm.Double"
             return Value(word.text, kind, is_literal=True)
         case "moment":
-            sql = f"arrow_cast({_quoted(word.text)}, 'Timestamp(ns, \"UTC\")')"
+            sql = f"arrow_cast({quoted_text(word.text)}, 'Timestamp(ns, \"UTC\")')"
             return Value(sql, "Edm.DateTimeOffset")
         case "date":
-            return Value(f"CAST({_quoted(word.text)} AS DATE)", "Edm.Date")
+            return Value(f"CAST({quoted_text(word.text)} AS DATE)", "Edm.Date")
         case "time":
-            return Value(f"CAST({_quoted(word.text)} AS TIME)", "Edm.TimeOfDay")
+            return Value(f"CAST({quoted_text(word.text)} AS TIME)", "Edm.TimeOfDay")
     raise not_in_filter(f"{word.text[:30]!r} at character {word.at + 1} has no meaning")
 
 

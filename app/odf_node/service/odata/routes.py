@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response
 
-from odf_protocol.errors import BadInput, NodeError, NotFound
+from odf_protocol.errors import BadInput, NodeError, NotFound, Refused
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
 from odf_storage.datasets.query.messages import TableView
 from odf_storage.stores.ports.values import DatasetEntry
@@ -37,8 +37,15 @@ Text = Annotated[str, Path(max_length=1_000)]
 router = APIRouter(tags=["odata"])
 
 
-def no_such_set() -> NotFound:
-    """No dataset of this account has this name, or none that the caller may read."""
+def no_such_set(actor: Actor) -> NodeError:
+    """No dataset of this account has this name, or none that the caller may read. Who has not
+    signed in is asked to: programs like Excel show the fields for that only then."""
+    if actor.is_anonymous:
+        return Refused(
+            "SignInNeeded",
+            "no entity set has this name, or none that everybody may read; sign in with any name "
+            "and, as the password, a token of `odf-node token create`",
+        )
     return NotFound("NoSuchEntitySet", "no entity set has this name, or none that you may read")
 
 
@@ -142,10 +149,11 @@ def _named(entry: DatasetEntry) -> tuple[str, DatasetEntry]:
 def _entries(
     access: DatasetAccess, actor: Actor, account: str, most: int
 ) -> tuple[list[DatasetEntry], bool]:
-    """Return datasets of the account, and whether it has more. Raises `NoSuchEntitySet`."""
+    """Return datasets of the account, and whether it has more. Raises `NoSuchEntitySet`,
+    `SignInNeeded`."""
     found, after = list(_pages(access, actor, account, most)), None
     if not found:
-        raise no_such_set()
+        raise no_such_set(actor)
     return found[:most], len(found) > most or after is not None
 
 
@@ -162,17 +170,17 @@ def _pages(access: DatasetAccess, actor: Actor, account: str, most: int) -> Iter
 def _set(
     feeds: Feeds, access: DatasetAccess, actor: Actor, account: str, name: str, block: str | None
 ) -> EntitySet:
-    """Return the entity set of an address. Raises `NoSuchEntitySet`."""
+    """Return the entity set of an address. Raises `NoSuchEntitySet`, `SignInNeeded`."""
     plain, _, view = true_name(name).partition("@")
     if view not in ("", TableView.CHANGELOG):
-        raise no_such_set()
+        raise no_such_set(actor)
     try:
         alias = DatasetAlias(Name(plain), Name(account))
     except MalformedName:
-        raise no_such_set() from None
+        raise no_such_set(actor) from None
     entry = access.entries.find(alias)
     if entry is None or not access.may_read(actor, entry):
-        raise no_such_set()
+        raise no_such_set(actor)
     return feeds.entity_set(actor, entry, name, TableView(view or VIEWS[0]), block)
 
 

@@ -17,6 +17,7 @@ from anyio import from_thread
 
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.sql_text import quoted_name, quoted_text
 from odf_storage.datasets.query.messages import Form
 
 from ..auth.actors import Actor
@@ -159,34 +160,26 @@ class Wanted:
 
     def sql(self, table: str, kinds: Mapping[str, str], offset: str) -> str:
         """Return the query of the rows; the newest come first where the order says nothing."""
-        clauses = [f"select * from {_quoted(table)}"]  # noqa: S608 - the columns are known ones
+        clauses = [f"select * from {quoted_name(table)}"]  # noqa: S608 - the columns are known ones
         if self.is_filtered:
             clauses.append(f"where {self._condition(kinds)}")
-        order = [f"{_quoted(offset)} desc"]
+        order = [f"{quoted_name(offset)} desc"]
         if self.sort and self.sort != offset:
             way = "desc" if self.is_down else "asc"
-            order.insert(0, f"{_quoted(self.sort)} {way} nulls last")
+            order.insert(0, f"{quoted_name(self.sort)} {way} nulls last")
         elif self.sort:
-            order = [f"{_quoted(offset)} {'desc' if self.is_down else 'asc'}"]
+            order = [f"{quoted_name(offset)} {'desc' if self.is_down else 'asc'}"]
         return " ".join([*clauses, "order by", ", ".join(order)])
 
     def _condition(self, kinds: Mapping[str, str]) -> str:
-        text, template = _literal(self.value), CONDITIONS[self.how][1]
+        text, template = quoted_text(self.value), CONDITIONS[self.how][1]
         if not self.column:
             names = [name for name, kind in kinds.items() if kind == "String"][:SEARCHED]
-            found = [template.format(column=_quoted(name), text=text) for name in names]
+            found = [template.format(column=quoted_name(name), text=text) for name in names]
             return " or ".join(found) or "false"
         kind = SQL_TYPES.get(kinds[self.column], "varchar")
         value = f"cast({text} as {kind})"
-        return template.format(column=_quoted(self.column), text=text, value=value)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+        return template.format(column=quoted_name(self.column), text=text, value=value)
 
 
 def number_cells(values: Sequence[Any]) -> list[Cell]:
@@ -302,9 +295,9 @@ def _gone(visit: Visit, columns: Mapping[str, Sequence[Any]]) -> frozenset[int]:
     added = {offset for offset, each in zip(offsets, operations, strict=True) if each in ADDING}
     if not added:
         return frozenset()
-    column = _quoted(vocab.offset_column)
+    column = quoted_name(vocab.offset_column)
     text = (
-        f"select {column} from {_quoted(visit.alias)}"  # noqa: S608 - a dataset and its column
+        f"select {column} from {quoted_name(visit.alias)}"  # noqa: S608 - a dataset and its column
         f" where {column} between {min(added)} and {max(added)}"
     )
     try:

@@ -23,6 +23,7 @@ from datafusion import DataFrame, Expr, SessionContext, col
 from datafusion.plan import LogicalPlan
 
 from odf_protocol.flight_sql import bytes_field, fields
+from odf_protocol.sql_text import quoted_name
 
 from .plan_messages import (
     AGGREGATE,
@@ -66,7 +67,6 @@ from .plan_messages import (
     normalised,
     opened,
     projected,
-    quoted,
     relation_of,
     remade,
     with_clear_names,
@@ -179,7 +179,7 @@ class _Rewriting:
         wanted, frame = _frame(self._context, given).schema(), _frame(self._context, made)
         for field, found in zip(wanted, frame.schema(), strict=True):
             if field.type != found.type:
-                column = col(quoted(found.name)).cast(field.type)
+                column = col(quoted_name(found.name)).cast(field.type)
                 frame = frame.with_column(found.name, column)
         return serialised(frame.logical_plan())
 
@@ -199,7 +199,7 @@ class _Rewriting:
         if len(set(schema.names)) < len(schema.names):
             raise CannotRebuild("DISTINCT of columns with the same name")
         for field in floats:
-            key = cast(normalised(col(quoted(field.name)).to_bytes()), field.type)
+            key = cast(normalised(col(quoted_name(field.name)).to_bytes()), field.type)
             frame = frame.with_column(field.name, Expr.from_bytes(key, self._context))
         return bytes_field(DISTINCT, bytes_field(1, serialised(frame.logical_plan())))
 

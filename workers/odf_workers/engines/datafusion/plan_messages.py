@@ -23,6 +23,7 @@ from datafusion import DataFrame, Expr, SessionContext, col
 from datafusion.expr import SortExpr
 
 from odf_protocol.flight_sql import FIXED64, bytes_field, fields, varint_field
+from odf_protocol.sql_text import quoted_name
 
 from ..port.port import ROW, InvalidQuery
 
@@ -301,10 +302,6 @@ class CannotFollow(Exception):
     """The plan has a node that this module cannot rebuild."""
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def with_rows(context: SessionContext, result: DataFrame) -> DataFrame:
     """Return the frame with the column `ROW`, which the views of its inputs hide.
 
@@ -341,7 +338,7 @@ def in_total_order(context: SessionContext, result: DataFrame) -> DataFrame:
         for each in sort.to_variant().sort_exprs()
     ]
     ties = [
-        SortExpr(col(quoted(field.name)), ascending=True, nulls_first=True)
+        SortExpr(col(quoted_name(field.name)), ascending=True, nulls_first=True)
         for field in below.schema()
         if not pa.types.is_nested(field.type)
     ]
@@ -361,12 +358,12 @@ def _carried(context: SessionContext, node: Any) -> DataFrame:
     below = [_carried(context, child) for child in node.inputs()]
     match kind:
         case "SubqueryAlias":
-            return below[0].alias(quoted(variant.alias()))
+            return below[0].alias(quoted_name(variant.alias()))
         case "Filter":
             return below[0].filter(Expr(variant.predicate()))
         case "Projection":
             columns = [Expr(each) for each in variant.projections()]
-            return below[0].select(*columns, col(quoted(ROW)))
+            return below[0].select(*columns, col(quoted_name(ROW)))
         case "Union":
             frame = below[0]
             for branch in below[1:]:

@@ -29,6 +29,7 @@ from datafusion import (
 
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import SqlQueryStep
+from odf_protocol.sql_text import quoted_name
 from odf_protocol.stored_values import has_floats
 from odf_protocol.typed import decode_json
 
@@ -44,7 +45,13 @@ from ..port.port import (
 from .child import BATCH, END, FRAME, HEAD, End, EngineQuestion, ResultHead, TableSource, encoded
 from .meaning import as_sql_means
 from .plan import check_words, forget_functions, judge
-from .plan_messages import CannotFollow, CannotRebuild, has_order, in_total_order, quoted, with_rows
+from .plan_messages import (
+    CannotFollow,
+    CannotRebuild,
+    has_order,
+    in_total_order,
+    with_rows,
+)
 
 KEEPS_LOG = False
 """Children do not write to the log of who asked for them: what an engine says may have rows in
@@ -193,7 +200,7 @@ def _context(question: EngineQuestion) -> SessionContext:
     context = SessionContext(SessionConfig(settings), runtime.with_fair_spill_pool(question.pool))
     forget_functions(context, iterates=question.iterates)
     for source in question.sources:
-        context.register_view(quoted(source.name), _read(context, source))
+        context.register_view(quoted_name(source.name), _read(context, source))
     return context
 
 
@@ -208,11 +215,11 @@ def _read(context: SessionContext, source: TableSource) -> DataFrame:
     frames = [context.read_parquet(path, parquet_pruning=False) for path in source.paths]
     frame = reduce(DataFrame.union, frames)
     if source.number is not None:
-        row = col(quoted(source.offset)) + lit(source.number << ROW_BITS)
+        row = col(quoted_name(source.offset)) + lit(source.number << ROW_BITS)
         frame = frame.with_column(ROW, row)
     if source.columns is None:
         return frame
-    return frame.select(*[col(quoted(name)) for name in source.columns])
+    return frame.select(*[col(quoted_name(name)) for name in source.columns])
 
 
 def _last(steps: list[SqlQueryStep], context: SessionContext, *, iterates: bool) -> DataFrame:
@@ -224,7 +231,7 @@ def _last(steps: list[SqlQueryStep], context: SessionContext, *, iterates: bool)
             if not iterates:
                 judge(result, iterates=False)
         if number < len(steps) - 1:
-            context.register_view(quoted(str(step.alias)), result)
+            context.register_view(quoted_name(str(step.alias)), result)
     if iterates:  # the last plan contains all steps, so the error may be in any of them
         with blamed_on(steps):
             judge(result, iterates=True)
