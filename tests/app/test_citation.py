@@ -8,32 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from dataset_told import TOLD
 from service import serving, ten_rows
 
-from odf_node.service.catalogs.catalogs import DatasetTold
 from odf_node.service.citation.citation import bibtex, cff, sentence
 from odf_protocol.metadata.events import SetInfo, SetLicense
 from odf_storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html"}
-TOLD = DatasetTold(
-    id="did:odf:fed01",
-    name="rain",
-    account="anna",
-    url="http://node/anna/rain",
-    base="http://node/",
-    head="f1620abcdef12345678",
-    version="1.2.0",
-    description="Rain by the hour",
-    keywords=(),
-    license=None,
-    spdx_id=None,
-    published="2050-01-01T00:00:00Z",
-    modified="2051-02-03T04:05:06Z",
-    watermark=None,
-    size=1,
-    schema=None,
-)
 
 
 @pytest.fixture(scope="module")

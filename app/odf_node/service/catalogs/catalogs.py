@@ -4,8 +4,6 @@ A dataset as a Croissant document, which is also a schema.org Dataset. Pure func
 
 Source: MLCommons Croissant format 1.1.
 
-Datasets of a node as a DCAT catalogue. Pure functions. Source: DCAT 3, DCAT-AP 3.
-
 Site maps: lists of pages for search engines. Source: sitemaps.org, protocol 0.9.
 """
 
@@ -14,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 from xml.etree import ElementTree as Xml
 
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata import schema as odf
-from odf_protocol.metadata.schema import DataField, DataSchema, DataType
+from odf_protocol.metadata.schema import DataField, DataType
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.versions.versions import Histories, Versions
 from odf_storage.stores.ports.values import DatasetEntry
@@ -28,6 +26,8 @@ from ..auth.actors import ANONYMOUS
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
 from ..read.outlines import Outlines
+from .dcat import catalogue
+from .told import DatasetTold
 
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
 ROWS = "rows"
@@ -64,37 +64,6 @@ _TYPES: dict[type, str] = {
 }
 """Croissant types of the column types that the Croissant reader supports: it does not turn decimals
 into text, and fails on nulls in lists. Other columns are in the file, but not in the record set."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetTold:
-    """The facts of a dataset that catalogues publish."""
-
-    id: str
-    name: str
-    account: str
-    url: str
-    """URL of the dataset, without a slash at the end."""
-    base: str
-    """URL of the node, with a slash at the end."""
-    head: str
-    version: str
-    description: str
-    keywords: tuple[str, ...]
-    license: str | None
-    """Its address."""
-    spdx_id: str | None
-    published: str
-    modified: str
-    watermark: str | None
-    size: int
-    schema: DataSchema | None
-
-    @property
-    def rows_url(self) -> str:
-        """The URL of the current rows as of the head, as one file."""
-        asked = {"format": "parquet", "projection": "facts", "asAt": self.head}
-        return f"{self.url}/read?{urlencode(asked)}"
 
 
 def croissant(dataset: DatasetTold) -> dict[str, Any]:
@@ -172,79 +141,6 @@ def _plain(data_type: DataType) -> DataType:
     return data_type.inner if isinstance(data_type, odf.DataTypeOption) else data_type
 
 
-_LINK = {"@type": "@id"}
-_DATE = {"@type": "xsd:dateTime"}
-DCAT_CONTEXT: dict[str, Any] = {
-    "dcat": "http://www.w3.org/ns/dcat#",
-    "dct": "http://purl.org/dc/terms/",
-    "foaf": "http://xmlns.com/foaf/0.1/",
-    "hydra": "http://www.w3.org/ns/hydra/core#",
-    "xsd": "http://www.w3.org/2001/XMLSchema#",
-    **{f"dcat:{name}": _LINK for name in ("accessURL", "downloadURL", "landingPage", "mediaType")},
-    **{f"dcat:{name}": _LINK for name in ("endpointURL", "endpointDescription", "accessService")},
-    **{f"dct:{name}": _DATE for name in ("issued", "modified")},
-    "hydra:next": _LINK,
-}
-PARQUET = "http://www.iana.org/assignments/media-types/application/vnd.apache.parquet"
-
-
-def catalogue(base: str, url: str, datasets: Iterable[DatasetTold], following: str | None) -> Any:
-    """Return one page of the catalogue of the node at `base`. `url` is the URL of the page,
-    `following` that of the next one."""
-    service = f"{base}#api"
-    told: dict[str, Any] = {
-        "@context": DCAT_CONTEXT,
-        "@id": f"{base}#catalog",
-        "@type": "dcat:Catalog",
-        "dct:title": "Datasets of this node",
-        "dct:description": "Public datasets of an Open Data Fabric node",
-        "dct:publisher": _agent(base, "Open Data Fabric node"),
-        "dcat:service": {
-            "@id": service,
-            "@type": "dcat:DataService",
-            "dct:title": "HTTP API of the node",
-            "dcat:endpointURL": base,
-            "dcat:endpointDescription": f"{base}openapi.json",
-        },
-        "dcat:dataset": [_dataset(each, service) for each in datasets],
-        "hydra:view": {"@id": url, "@type": "hydra:PartialCollectionView"},
-    }
-    if following is not None:
-        told["hydra:view"]["hydra:next"] = following
-    return told
-
-
-def _dataset(dataset: DatasetTold, service: str) -> dict[str, Any]:
-    license_of = {} if dataset.license is None else {"dct:license": {"@id": dataset.license}}
-    return {
-        "@id": dataset.url,
-        "@type": "dcat:Dataset",
-        "dct:identifier": dataset.id,
-        "dct:title": dataset.name,
-        "dct:description": dataset.description,
-        "dct:publisher": _agent(f"{dataset.base}#{dataset.account}", dataset.account),
-        "dct:issued": dataset.published,
-        "dct:modified": dataset.modified,
-        "dcat:version": dataset.version,
-        "dcat:keyword": list(dataset.keywords),
-        "dcat:landingPage": dataset.url,
-        "dcat:distribution": {
-            "@id": f"{dataset.url}#rows",
-            "@type": "dcat:Distribution",
-            "dct:title": "All rows as a Parquet file",
-            "dcat:accessURL": dataset.url,
-            "dcat:downloadURL": dataset.rows_url,
-            "dcat:mediaType": PARQUET,
-            "dcat:accessService": service,
-            **license_of,
-        },
-    }
-
-
-def _agent(url: str, name: str) -> dict[str, Any]:
-    return {"@id": url, "@type": "foaf:Agent", "foaf:name": name}
-
-
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 MEDIA_TYPE = "application/xml; charset=utf-8"
 PAGES = 1_000
@@ -274,7 +170,7 @@ def _written(root: Xml.Element) -> bytes:
     return written
 
 
-CATALOGUE, SITEMAP = "catalog.jsonld", "sitemap.xml"
+CATALOGUE, CATALOGUE_TURTLE, SITEMAP = "catalog.jsonld", "catalog.ttl", "sitemap.xml"
 DATASETS = 100
 """Number of datasets on one page of the catalogue."""
 
@@ -291,13 +187,14 @@ class Catalogs:
         """Return the Croissant document of a dataset as of its head."""
         return croissant(self.told(entry, base))
 
-    def catalogue(self, base: str, after: str | None) -> Any:
-        """Return a page of the datasets that everybody may read, ordered by alias."""
+    def catalogue(self, base: str, after: str | None, name: str = CATALOGUE) -> Any:
+        """Return a page of the datasets that everybody may read, ordered by alias. `name` is that
+        of the catalogue in one of its languages."""
         found, more = list_datasets(
             self.access, ANONYMOUS, account=None, after=after, limit=DATASETS
         )
         told = [self.told(entry, base) for entry in found]
-        here, following = (_page(base, CATALOGUE, each) for each in (after, more))
+        here, following = (_page(base, name, each) for each in (after, more))
         return catalogue(base, here, told, following if more else None)
 
     def sitemap(self, base: str, after: str | None) -> bytes:

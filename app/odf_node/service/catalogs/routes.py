@@ -1,4 +1,5 @@
-"""Routes for catalogues: `GET {dataset}/croissant.json`, `/catalog.jsonld`, `/sitemap.xml`."""
+"""Routes for catalogues: `GET {dataset}/croissant.json`, `/catalog.jsonld`, `/catalog.ttl`,
+`/sitemap.xml`."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from starlette.types import Scope
 from ..http.answers import JsonAnswer
 from ..http.deps import AccessDep, BaseDep, ReadableDep, StoresDep, wired
 from ..read.outlines import Outlines
-from .catalogs import CATALOGUE, MEDIA_TYPE, SITEMAP, Catalogs
+from .catalogs import CATALOGUE, CATALOGUE_TURTLE, MEDIA_TYPE, SITEMAP, Catalogs
+from .dcat import turtle
 
-LD_JSON = "application/ld+json"
+LD_JSON, TURTLE = "application/ld+json", "text/turtle; charset=utf-8"
 FRESH = {"cache-control": "no-cache"}
 
 
@@ -52,6 +54,13 @@ def croissant(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Respo
 def catalogue(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
     """Return a page of the catalogue. `hydra:next` is the URL of the next one."""
     return JsonAnswer(catalogs.catalogue(base, after), headers=FRESH, media_type=LD_JSON)
+
+
+@router.get(f"/{CATALOGUE_TURTLE}", summary="The DCAT catalogue in Turtle")
+def catalogue_in_turtle(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
+    """Return a page of the catalogue. `hydra:next` is the URL of the next one."""
+    page = catalogs.catalogue(base, after, CATALOGUE_TURTLE)
+    return Response(turtle(page), headers=FRESH, media_type=TURTLE)
 
 
 @router.get(f"/{SITEMAP}", summary="Pages of datasets that anybody may read, as a site map")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from ...client.limits import one_line
-from ..catalogs.catalogs import Catalogs, DatasetTold
+from ..catalogs.catalogs import Catalogs
+from ..catalogs.told import DatasetTold
 from ..pages.block_view import Visit
 from ..pages.dataset_view import PagePart
 from ..pages.render import rendered

@@ -1,0 +1,41 @@
+"""The facts of a dataset as of its head that catalogues and citations publish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from odf_protocol.metadata.schema import DataSchema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetTold:
+    id: str
+    name: str
+    account: str
+    url: str
+    """URL of the dataset, without a slash at the end."""
+    base: str
+    """URL of the node, with a slash at the end."""
+    head: str
+    version: str
+    description: str
+    keywords: tuple[str, ...]
+    license: str | None
+    """Its address."""
+    spdx_id: str | None
+    published: str
+    modified: str
+    watermark: str | None
+    size: int
+    schema: DataSchema | None
+
+    @property
+    def rows_url(self) -> str:
+        """The URL of the current rows as of the head, as one file."""
+        return self.rows_as("parquet", "facts")
+
+    def rows_as(self, form: str, projection: str) -> str:
+        """Return the URL of a projection as of the head, as one file of a format."""
+        asked = {"format": form, "projection": projection, "asAt": self.head}
+        return f"{self.url}/read?{urlencode(asked)}"
