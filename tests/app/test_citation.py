@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 import yaml
 from dataset_told import TOLD
 from service import serving, ten_rows
+from sharing_client import run_beside
 
-from odf_node.service.citation.citation import bibtex, cff, sentence
+from odf_node.service.citation.citation import bibtex, cff, datacite, sentence
 from odf_protocol.metadata.events import SetInfo, SetLicense
 from odf_storage.stores.ports.values import Visibility
 
@@ -56,7 +58,7 @@ def test_both_are_files_at_the_address_of_the_dataset(node):
     assert told["authors"] == [{"name": "anna"}]
 
 
-@pytest.mark.parametrize("end", ["bib", "cff"])
+@pytest.mark.parametrize("end", ["bib", "cff", "datacite.json"])
 def test_what_nobody_may_read_is_not_cited_either(node, end):
     with node.http() as http:
         assert http.get(f"/anna/hidden/citation.{end}").status_code == 404
@@ -93,3 +95,26 @@ def test_a_sentence_is_one_line():
     assert sentence(TOLD) == (
         "anna: rain, did:odf:fed01, block f1620abcdef12345678. http://node/anna/rain"
     )
+
+
+TAKEN = """
+import json, sys
+from datacite import schema45
+print(json.dumps([schema45.validate(each) for each in json.load(sys.stdin)]))
+"""
+
+
+def test_datacite_takes_the_metadata_of_any_dataset(node, tmp_path):
+    with node.http() as http:
+        served = http.get("/anna/rain.days/citation.datacite.json").json()
+        head = http.get("/anna/rain.days/refs/head").text
+    (license_of,) = served["rightsList"]
+    assert license_of["rightsIdentifier"] == "CC-BY-4.0"
+    assert license_of["rightsUri"] == "https://x.org"
+    assert served["alternateIdentifiers"][1]["alternateIdentifier"] == head
+    odd = replace(TOLD, description='x"\n\x07', keywords=(" ", "a"), license="https://x.org/a b")
+    bare, wrong = datacite(odd), datacite(replace(TOLD, modified=""))
+    assert bare["rightsList"] == [{"rightsUri": "https://x.org/a%20b"}]
+    assert bare["subjects"] == [{"subject": "a"}]
+    assert run_beside(TAKEN, tmp_path, given=json.dumps([served, bare])) == "[true, true]"
+    assert run_beside(TAKEN, tmp_path, given=json.dumps([wrong])) == "[false]"

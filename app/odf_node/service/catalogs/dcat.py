@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import quote
 
 from .told import DatasetTold
 
@@ -42,8 +41,6 @@ FORMS = {
 CHANGELOG = ("changelog", "All rows as they were added, as Parquet", "Parquet")
 DISTRIBUTIONS = (*(("facts", f"Current rows as {name}", name) for name in FORMS), CHANGELOG)
 """Projection, title and format."""
-_IN_ADDRESSES = "!#$%&'()*+,/:;=?@[]~"
-"""Signs that an address may have as they are."""
 
 
 def catalogue(base: str, url: str, datasets: Iterable[DatasetTold], following: str | None) -> Any:
@@ -94,9 +91,8 @@ def _distribution(
 ) -> dict[str, Any]:
     word, media_type = FORMS[form]
     license_of = {}
-    if dataset.license is not None and dataset.license.startswith(("http://", "https://")):
-        address = quote(dataset.license, safe=_IN_ADDRESSES)
-        license_of = {"dct:license": _node(address, "dct:LicenseDocument")}
+    if dataset.license_url is not None:
+        license_of = {"dct:license": _node(dataset.license_url, "dct:LicenseDocument")}
     format_of = _node(f"{_AUTHORITY}file-type/{form.upper()}", "dct:MediaTypeOrExtent")
     return {
         **_node(f"{dataset.url}#{projection}-{word}", "dcat:Distribution"),

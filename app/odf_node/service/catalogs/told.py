@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from odf_protocol.metadata.schema import DataSchema
+
+_IN_ADDRESSES = "!#$%&'()*+,/:;=?@[]~"
+"""Signs that an address may have as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetTold:
+    """What everybody who may read the dataset may know of it."""
+
     id: str
     name: str
     account: str
@@ -29,6 +34,14 @@ class DatasetTold:
     watermark: str | None
     size: int
     schema: DataSchema | None
+
+    @property
+    def license_url(self) -> str | None:
+        """The address of the license, if what its author wrote is one for browsers; signs that
+        end an address are escaped."""
+        if self.license is None or not self.license.startswith(("http://", "https://")):
+            return None
+        return quote(self.license, safe=_IN_ADDRESSES)
 
     @property
     def rows_url(self) -> str:

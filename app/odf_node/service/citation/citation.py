@@ -1,8 +1,10 @@
-"""How to cite a dataset as of its head: a sentence, BibTeX, and `CITATION.cff` (version 1.2.0)."""
+"""How to cite a dataset as of its head: a sentence, BibTeX, `CITATION.cff` (version 1.2.0), and the
+metadata of DataCite (version 4.5), with which a DOI is registered."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ...client.limits import one_line
 from ..catalogs.catalogs import Catalogs
@@ -70,15 +72,57 @@ def cff(dataset: DatasetTold) -> str:
     words = dict.fromkeys(word for each in dataset.keywords if (word := one_line(each)))
     if words:
         lines.append("keywords:\n" + "\n".join(f"  - {_quoted(word)}" for word in words))
-    if dataset.spdx_id and all(sign.isalnum() or sign in ".+-" for sign in dataset.spdx_id):
+    if dataset.spdx_id and _is_spdx(dataset.spdx_id):
         lines.append(f"license: {_quoted(dataset.spdx_id)}")
-    elif dataset.license and dataset.license.startswith(("http://", "https://")):
-        lines.append(f"license-url: {_quoted(dataset.license)}")
+    elif dataset.license_url is not None:
+        lines.append(f"license-url: {_quoted(dataset.license_url)}")
     return "\n".join(lines) + "\n"
 
 
+def datacite(dataset: DatasetTold) -> dict[str, Any]:
+    """Return the metadata that DataCite takes. They have no DOI: who registers one adds it."""
+    words = dict.fromkeys(word for each in dataset.keywords if (word := one_line(each, MAX_CHARS)))
+    identifiers = {"DID": dataset.id, "multihash of the head": dataset.head}
+    rights = {} if dataset.license_url is None else {"rightsUri": dataset.license_url}
+    if dataset.spdx_id and _is_spdx(dataset.spdx_id):
+        rights |= {"rightsIdentifier": dataset.spdx_id, "rightsIdentifierScheme": "SPDX"}
+    told = {
+        "schemaVersion": "http://datacite.org/schema/kernel-4",
+        "creators": [{"name": _line(dataset.account), "nameType": "Organizational"}],
+        "titles": [{"title": _line(dataset.name)}],
+        "publisher": {"name": _line(dataset.account)},
+        "publicationYear": _day(dataset).partition("-")[0],
+        "types": {"resourceTypeGeneral": "Dataset", "resourceType": "Rows of a table"},
+        "version": dataset.version,
+        "url": _block_url(dataset),
+        "formats": ["application/vnd.apache.parquet"],
+        "descriptions": [
+            {"description": _line(dataset.description), "descriptionType": "Abstract"}
+        ],
+        "dates": [
+            {"date": dataset.published, "dateType": "Created"},
+            {"date": dataset.modified, "dateType": "Updated"},
+        ],
+        "alternateIdentifiers": [
+            {"alternateIdentifier": value, "alternateIdentifierType": kind}
+            for kind, value in identifiers.items()
+        ],
+        "subjects": [{"subject": word} for word in words],
+        "rightsList": [rights] if rights else [],
+    }
+    return {name: value for name, value in told.items() if value != []}
+
+
+def _is_spdx(text: str) -> bool:
+    return all(sign.isalnum() or sign in ".+-" for sign in text)
+
+
+def _line(text: str) -> str:
+    return one_line(text, MAX_CHARS)
+
+
 def _quoted(text: str) -> str:
-    return json.dumps(one_line(text, MAX_CHARS), ensure_ascii=False)
+    return json.dumps(_line(text), ensure_ascii=False)
 
 
 def _day(dataset: DatasetTold) -> str:

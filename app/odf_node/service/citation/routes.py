@@ -1,4 +1,4 @@
-"""Routes to cite a dataset: `GET {dataset}/citation.bib`, `GET {dataset}/citation.cff`."""
+"""Routes to cite a dataset: `GET {dataset}/citation.bib`, `….cff` and `….datacite.json`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ..catalogs.routes import FRESH, CatalogsDep
+from ..http.answers import JsonAnswer
 from ..http.deps import BaseDep, ReadableDep
 
 BIBTEX, YAML = "application/x-bibtex; charset=utf-8", "application/yaml; charset=utf-8"
@@ -27,6 +28,11 @@ def cff(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
     return _file(citation.cff(catalogs.told(entry, base)), "CITATION.cff", YAML)
 
 
+def datacite(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
+    """Return the metadata of the dataset as of its head that DataCite takes, version 4.5."""
+    return JsonAnswer(citation.datacite(catalogs.told(entry, base)), 200, FRESH)
+
+
 def _file(text: str, name: str, media_type: str) -> Response:
     headers = FRESH | {"content-disposition": f'attachment; filename="{name}"'}
     return Response(text, headers=headers, media_type=media_type)
@@ -38,3 +44,5 @@ def add_citation_routes(routes: APIRouter, prefix: str) -> None:
     summary = "How to cite the dataset, as "
     routes.get(prefix + "/citation.bib", summary=summary + "BibTeX", tags=tags)(bibtex)
     routes.get(prefix + "/citation.cff", summary=summary + "CITATION.cff", tags=tags)(cff)
+    about = "The metadata of the dataset that DataCite takes"
+    routes.get(prefix + "/citation.datacite.json", summary=about, tags=tags)(datacite)
