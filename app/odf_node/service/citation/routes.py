@@ -30,6 +30,8 @@ def cff(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
 
 def datacite(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
     """Return the metadata of the dataset as of its head that DataCite takes, version 4.5."""
+    from . import citation  # not needed to start
+
     return JsonAnswer(citation.datacite(catalogs.told(entry, base)), 200, FRESH)
 
 
