@@ -114,6 +114,11 @@ class FolderRepository:
         """Write and hash under a pending name, then rename. Raises `HashMismatch`."""
         self._objects.put(kind, object_hash, chunks)
 
+    def put_all(self, objects: Sequence[tuple[ObjectKind, Multihash, bytes]]) -> None:
+        for kind in dict.fromkeys(kind for kind, _, _ in objects):
+            of_kind = ((name, content) for each, name, content in objects if each is kind)
+            self._objects.put_all(kind, of_kind)
+
     def check(
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
     ) -> None:

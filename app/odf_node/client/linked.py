@@ -28,6 +28,7 @@ from odf_protocol.errors import NotFound
 from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_protocol.references import linked_objects
+from odf_storage.stores.objects.files import check
 from odf_storage.stores.ports.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of
@@ -55,6 +56,8 @@ from .receive import (
 )
 from .repositories import Repository
 
+SmallObject = tuple[ObjectKind, Multihash, bytes]
+
 
 class Target(Repository, Protocol):
     """One dataset that can be read and extended. Readers see no change before `move_head`."""
@@ -68,6 +71,9 @@ class Target(Repository, Protocol):
 
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
         """Store an object and hash it meanwhile. Raises `HashMismatch`."""
+
+    def put_all(self, objects: Sequence[SmallObject]) -> None:
+        """As `put` of each, with one sync for all of them if the target has syncs."""
 
     def check(
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
@@ -86,6 +92,10 @@ class Target(Repository, Protocol):
 
 
 LOOK_SECONDS = 0.2
+SMALL_BYTES = 64 * 1024
+"""Objects of at most this size are kept in memory until they are stored together."""
+TOGETHER = 100
+"""Limit of small objects that are stored together."""
 
 T = TypeVar("T")
 Opener = Callable[[NeededObject], BinaryIO]
@@ -111,28 +121,45 @@ class Fetcher:
         self._stop = threading.Event()
 
     def fetch(self, needed: Sequence[NeededObject], *, parallel: int) -> list[NeededObject]:
-        """Fetch all objects; the first failure stops the others and is raised.
+        """Fetch all objects; the first failure stops the others and is raised. What arrived before
+        it is stored.
 
         Return the objects whose URLs had expired.
 
         Raises:
             SourceObjectMissing, ObjectSizeMismatch, HashMismatch, TransferFailed
         """
-        fetched = run_all([partial(self._one, one) for one in needed], parallel, self._stop)
-        return [one for one, done in zip(needed, fetched, strict=True) if not done]
+        tasks = [partial(self._group, group) for group in _groups(needed, parallel)]
+        return [one for expired in run_all(tasks, parallel, self._stop) for one in expired]
 
-    def _one(self, needed: NeededObject) -> bool:
+    def _group(self, needed: Sequence[NeededObject]) -> list[NeededObject]:
+        """Fetch some objects one after the other. Return those whose URLs had expired."""
+        expired: list[NeededObject] = []
+        arrived: list[SmallObject] = []
         try:
-            with_retries(lambda: self._attempt(needed), limits=self._limits)
-        except UrlExpired:
-            return False
-        self._progress.object_done()
-        return True
+            for one in needed:
+                try:
+                    with_retries(partial(self._attempt, one, arrived), limits=self._limits)
+                except UrlExpired:
+                    expired.append(one)
+                else:
+                    self._progress.object_done()
+        finally:
+            if arrived:
+                self._target.put_all(arrived)
+        return expired
 
-    def _attempt(self, needed: NeededObject) -> None:
+    def _attempt(self, needed: NeededObject, arrived: list[SmallObject]) -> None:
+        """Fetch one object, and store it if it is not small enough to wait for others."""
         try:
             with self._open(needed) as stream:
-                self._target.put(needed.kind, needed.hash, self._checked(stream, needed))
+                chunks = self._checked(stream, needed)
+                if needed.size > SMALL_BYTES:
+                    self._target.put(needed.kind, needed.hash, chunks)
+                else:
+                    content = b"".join(chunks)
+                    check(needed.hash, Multihash.of(content))
+                    arrived.append((needed.kind, needed.hash, content))
         except HashMismatch as error:
             raise mismatch(error, needed.name, object=needed.name) from error
         except NotFound as error:
@@ -150,6 +177,22 @@ class Fetcher:
             yield chunk
         if received != needed.size:
             raise object_size_mismatch(needed, received)
+
+
+def _groups(needed: Sequence[NeededObject], parallel: int) -> Iterator[list[NeededObject]]:
+    """Yield small objects in groups, others alone, so that all threads have some."""
+    most = max(1, min(TOGETHER, len(needed) // max(1, parallel)))
+    group: list[NeededObject] = []
+    for one in needed:
+        if one.size > SMALL_BYTES:
+            yield [one]
+            continue
+        group.append(one)
+        if len(group) == most:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def run_all(

@@ -226,6 +226,10 @@ class BucketRepository:
             self._bucket.call("put_object", str(object_path(kind, object_hash)), Body=spooled)
         return None
 
+    def put_all(self, objects: Sequence[tuple[ObjectKind, Multihash, bytes]]) -> None:
+        for kind, name, content in objects:
+            self.put(kind, name, (content,))
+
     def check(
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
     ) -> None:

@@ -2,7 +2,8 @@
 
     GET refs/head                      is there a dataset, and anything new?
     WebSocket pull                     request → plan → batch of blocks
-        objects request → URLs         only for objects that the target lacks
+        objects request → URLs         only for objects that the target lacks; a node sends small
+                                       ones in their URLs
         downloads, in parallel         hashed while they are written
     blocks and head are written        after every block and object was checked
     Close 1000
@@ -21,6 +22,8 @@ blocks are requested one by one, which shows where the error is.
 
 from __future__ import annotations
 
+import base64
+import io
 import logging
 from collections.abc import Iterable, Sequence
 from threading import Lock
@@ -34,6 +37,7 @@ from odf_protocol.multihash import HashMismatch, Multihash
 from odf_protocol.transfer.bundle import BundleLimits, unpack
 from odf_protocol.transfer.messages import (
     BATCH_ENCODING,
+    INLINE,
     PULL_SUCCEEDED,
     DatasetMetadataPullResponse,
     DatasetPullMetadataRequest,
@@ -229,6 +233,16 @@ def receive_blocks(
     return blocks
 
 
+def content_of(url: str) -> bytes:
+    """Return the bytes of an object that stands in its URL. Raises `UnintelligibleAnswer`."""
+    try:
+        return base64.b64decode(url[len(INLINE) :], validate=True)
+    except ValueError:
+        raise TransferFailed(
+            "UnintelligibleAnswer", "the node sent an object in a URL that is no base64"
+        ) from None
+
+
 EXPIRED = frozenset({400, 401, 403})
 """Statuses with which object stores refuse an expired URL."""
 
@@ -369,6 +383,8 @@ class _Exchange:
     def _fetcher(self, urls: dict[NeededObject, TransferUrl]) -> Fetcher:
         def open_source(needed: NeededObject) -> BinaryIO:
             target = urls[needed]
+            if target.url.startswith(INLINE):
+                return io.BytesIO(content_of(target.url))
             headers = [(header.name, header.value) for header in target.headers]
             try:
                 return open_body(self._http, target.url, headers, needed.name, limits=self._limits)

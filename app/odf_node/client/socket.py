@@ -19,6 +19,8 @@ from odf_protocol.transfer.messages import (
     CLOSE_INTERNAL,
     CLOSE_NORMAL,
     COMPACT_ENCODING,
+    IN_URLS,
+    OBJECTS_HEADER,
     PAYLOAD_HEADER,
     PROTOCOL_VERSION,
     VERSION_HEADER,
@@ -131,6 +133,7 @@ def _connected(
             additional_headers={
                 VERSION_HEADER: str(PROTOCOL_VERSION),
                 PAYLOAD_HEADER: COMPACT_ENCODING,
+                OBJECTS_HEADER: IN_URLS,
                 **bearer(token),
             },
             user_agent_header=USER_AGENT,

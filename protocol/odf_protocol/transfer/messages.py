@@ -32,6 +32,11 @@ BATCH_ENCODING = "raw"
 PAYLOAD_HEADER = "x-odf-node-payload"
 """Extension of this project: a client requests `COMPACT_ENCODING`, a willing server repeats it."""
 COMPACT_ENCODING = "base64"
+OBJECTS_HEADER = "x-odf-node-objects"
+"""Extension of this project: a client that sends `IN_URLS` may get small objects in URLs that begin
+with `INLINE` instead of URLs where they can be fetched."""
+IN_URLS = "inline"
+INLINE = "data:application/octet-stream;base64,"
 MAX_MESSAGE_BYTES = 64 << 20
 """Limit in bytes of a message that a peer accepts; longer ones are refused unread."""
 MAX_CLOSE_REASON_BYTES = 123

@@ -100,6 +100,12 @@ class NodeTarget:
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
         return self._stores.objects.put(ObjectKey(self._entry.id, kind, object_hash), chunks)
 
+    def put_all(self, objects: Sequence[tuple[ObjectKind, Multihash, bytes]]) -> None:
+        keyed = [
+            (ObjectKey(self._entry.id, kind, name), content) for kind, name, content in objects
+        ]
+        self._stores.objects.put_all(keyed)
+
     def check(
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
     ) -> None:

@@ -133,6 +133,7 @@ class WriteParts(DefinitionParts):
         return Handshake(
             stores=self.stores,
             access=self.access,
+            callers=self.callers,
             pushing=self.pushing,
             public_url=self.settings.public_url,
             port=self.settings.port,

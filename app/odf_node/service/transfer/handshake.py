@@ -10,13 +10,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from starlette.types import Scope
 
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.identity import DatasetId
 from odf_protocol.transfer.messages import (
     BATCH_ENCODING,
     COMPACT_ENCODING,
+    IN_URLS,
+    OBJECTS_HEADER,
     PAYLOAD_HEADER,
     PROTOCOL_VERSION,
     VERSION_HEADER,
@@ -26,7 +30,7 @@ from odf_storage.datasets.node.stores import Stores
 
 from ..auth.access import Action, Unauthenticated, may_create
 from ..auth.actors import Actor
-from ..auth.dataset_access import DatasetAccess, refuse_mirror
+from ..auth.dataset_access import Callers, DatasetAccess, refuse_mirror
 from ..http.addresses import DatasetPath
 from .pull import Links, PullExchange
 from .push import PushExchange, Pushing
@@ -47,6 +51,7 @@ class Handshake:
 
     stores: Stores
     access: DatasetAccess
+    callers: Callers
     pushing: Pushing
     public_url: str | None
     port: int
@@ -77,7 +82,15 @@ def shake(handshake: Handshake, actor: Actor, path: DatasetPath, scope: Scope) -
         handshake.max_object_bytes,
     )
     if not is_push and entry is not None:
-        return PullExchange(handshake.stores, entry, links, encoding=encoding(scope))
+        reads = partial(_still_reads, handshake, actor.bearer, entry.id)
+        takes = _header(scope, OBJECTS_HEADER.encode()) == IN_URLS
+        return PullExchange(
+            handshake.stores,
+            entry,
+            links,
+            encoding=encoding(scope),
+            inline=reads if takes else None,
+        )
     if entry is None:
         may_create(actor, alias)
         refuse_reserved(alias)
@@ -86,6 +99,16 @@ def shake(handshake: Handshake, actor: Actor, path: DatasetPath, scope: Scope) -
     return PushExchange(
         handshake.pushing, alias, entry, links, actor=actor, encoding=encoding(scope)
     )
+
+
+def _still_reads(handshake: Handshake, bearer: str | None, dataset: DatasetId) -> bool:
+    """Whether the caller, by its token, may read the dataset now, as a request for an object would
+    find out."""
+    try:
+        actor = handshake.callers.identify(bearer)
+    except NodeError:
+        return False
+    return handshake.access.visible(actor, dataset) is not None
 
 
 def encoding(scope: Scope) -> str:

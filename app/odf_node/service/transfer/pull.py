@@ -5,20 +5,23 @@ URLs at which clients of a smart transfer fetch and put objects: presigned, or o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import base64
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain
 
 from msgspec import Raw
+from msgspec.structs import replace
 
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_protocol.transfer.bundle import Archive, archive_of, batch_of
 from odf_protocol.transfer.messages import (
     BATCH_ENCODING,
+    INLINE,
     INTERNAL_ERROR,
     PROTOCOL_VERSION,
     VERSION_HEADER,
@@ -54,6 +57,10 @@ from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
 KINDS = {ObjectType.DataSlice: ObjectKind.DATA, ObjectType.Checkpoint: ObjectKind.CHECKPOINT}
+INLINE_BYTES = 64 * 1024
+"""Size in bytes of the largest object that is sent in its URL."""
+INLINE_TOTAL_BYTES = 8 << 20
+"""Limit in bytes of all objects that one answer has in URLs."""
 AT_ONCE = 16
 """Number of objects that are looked up in a bucket in parallel."""
 FOLDERS = {ObjectType.DataSlice: "data", ObjectType.Checkpoint: "checkpoints"}
@@ -154,8 +161,11 @@ class PullExchange:
         links: Links,
         *,
         encoding: str = BATCH_ENCODING,
+        inline: Callable[[], bool] | None = None,
     ) -> None:
-        self._links, self._encoding = links, encoding
+        """`inline` is None if the client does not take small objects in their URLs; else it says
+        whether the client may still read the dataset."""
+        self._links, self._encoding, self._inline = links, encoding, inline
         self._dataset: Dataset = datasets.dataset(DatasetRef(id=entry.id))
         self._path: list[Multihash] = []
         self._upto: Multihash | None = None
@@ -169,9 +179,8 @@ class PullExchange:
                 return self._batch()
             case DatasetPullObjectsTransferRequest(object_files=files):
                 self._refuse_unknown(files)
-                strategies = (self._links.pull(self._dataset.id, file) for file in files)
                 return DatasetPullObjectsTransferResponse(
-                    object_transfer_strategies=tuple(strategies)
+                    object_transfer_strategies=tuple(self._strategies(files))
                 )
         return None
 
@@ -183,6 +192,35 @@ class PullExchange:
         return DatasetPullResponse(
             result=Internal(phase=PHASES[state], error_message=INTERNAL_ERROR)
         )
+
+    def _strategies(self, files: Sequence[ObjectFileReference]) -> Iterator[PullStrategy]:
+        """Yield how to get each file. The node itself serves the files that have no presigned URL:
+        it sends the small ones now, if the client takes them, and spares a request for each."""
+        room = INLINE_TOTAL_BYTES if self._inline is not None and self._inline() else 0
+        for file in files:
+            strategy = self._links.pull(self._dataset.id, file)
+            if file.size <= min(room, INLINE_BYTES) and self._is_own(strategy):
+                content = self._content(file)
+                if content is not None:
+                    room -= len(content)
+                    url = INLINE + base64.b64encode(content).decode()
+                    strategy = replace(strategy, download_from=TransferUrl(url=url, headers=()))
+            yield strategy
+
+    def _is_own(self, strategy: PullStrategy) -> bool:
+        return strategy.download_from.url.startswith(self._links.dataset_url)
+
+    def _content(self, file: ObjectFileReference) -> bytes | None:
+        """Return the bytes of a file; None if it is not whole or not as long as the client says:
+        its URL answers with the reason, and heals the file."""
+        kind, name = KINDS[file.object_type], file.physical_hash
+        try:
+            with self._dataset.open_object(kind, name) as stream:
+                content = stream.read(file.size + 1)
+        except NodeError:
+            return None
+        is_whole = len(content) == file.size and Multihash.of(content) == name
+        return content if is_whole else None
 
     def _batch(self) -> BlockBatch:
         """Return all announced blocks. Raises `BlockNotFound`."""
