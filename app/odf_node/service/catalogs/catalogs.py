@@ -26,7 +26,6 @@ from ..auth.actors import ANONYMOUS
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
 from ..read.outlines import Outlines
-from .dcat import catalogue
 from .told import DatasetTold
 
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
@@ -190,6 +189,8 @@ class Catalogs:
     def catalogue(self, base: str, after: str | None, name: str = CATALOGUE) -> Any:
         """Return a page of the datasets that everybody may read, ordered by alias. `name` is that
         of the catalogue in one of its languages."""
+        from .dcat import catalogue  # not needed to start
+
         found, more = list_datasets(
             self.access, ANONYMOUS, account=None, after=after, limit=DATASETS
         )

@@ -17,7 +17,6 @@ from ..http.answers import JsonAnswer
 from ..http.deps import AccessDep, BaseDep, ReadableDep, StoresDep, wired
 from ..read.outlines import Outlines
 from .catalogs import CATALOGUE, CATALOGUE_TURTLE, MEDIA_TYPE, SITEMAP, Catalogs
-from .dcat import turtle
 
 LD_JSON, TURTLE = "application/ld+json", "text/turtle; charset=utf-8"
 FRESH = {"cache-control": "no-cache"}
@@ -59,6 +58,8 @@ def catalogue(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Resp
 @router.get(f"/{CATALOGUE_TURTLE}", summary="The DCAT catalogue in Turtle")
 def catalogue_in_turtle(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
     """Return a page of the catalogue. `hydra:next` is the URL of the next one."""
+    from .dcat import turtle  # not needed to start
+
     page = catalogs.catalogue(base, after, CATALOGUE_TURTLE)
     return Response(turtle(page), headers=FRESH, media_type=TURTLE)
 
