@@ -21,7 +21,11 @@ from openlineage.client.serde import Serde
 from service import SCHEMA, Service, serving
 
 from odf_node.cli.main import main
-from odf_node.service.lineage.lineage_columns import column_origins
+from odf_node.service.lineage.lineage_columns import (
+    ColumnCell,
+    column_cells,
+    column_origins,
+)
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
@@ -351,6 +355,53 @@ def test_columns_of_queries_are_followed(
     assert found is not None
     for column, origins in expected.items():
         assert sorted(f"{name}.{part}" for name, part in found[column]) == sorted(origins)
+
+
+SIZE = "case when n > 5 then 'big' else 'small' end"
+VALUES = {
+    "copied": ["n", "(n)"],
+    "computed": ["n + 1", "cast(n as text)", "count(*) over ()", "coalesce(n, 0)", "n > 5"],
+    "condition": [SIZE, "case n when 1 then 'one' else 'more' end"],
+    "constant": ["'x'", "1 + 1"],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [(value, kind) for kind, values in VALUES.items() for value in values]
+)
+@pytest.mark.parametrize("engine", ["spark", "datafusion"])
+def test_columns_say_whether_they_are_copied_computed_chosen_or_constant(
+    engine: str, value: str, kind: str
+) -> None:
+    """Also through a further step, which only copies."""
+    first = SqlQueryStep(alias="first", query=f"select event_time, {value} as x from orders")
+    second = SqlQueryStep(query="select x, event_time from first")
+    transform = TransformSql(engine=engine, queries=(first, second))
+    found = column_cells(transform, ORDERS)
+    assert found is not None
+    assert (found["x"].kind, found["event_time"].kind) == (kind, "copied")
+
+
+def test_an_expression_is_told_as_far_as_one_says_it_and_up_to_a_length() -> None:
+    def of(query: str) -> ColumnCell:
+        transform = TransformSql(engine="spark", queries=(SqlQueryStep(query=query),))
+        found = column_cells(transform, ORDERS)
+        assert found is not None
+        return found["x"]
+
+    both = "select {} as x from orders union all select {} as x from orders"
+    assert of(both.format("n", "n")) == ColumnCell("copied", [("orders", "n")])
+    assert of(both.format("n", "n + 1")) == ColumnCell("computed", [("orders", "n")])
+    assert of(both.format("'a'", "'b'")) == ColumnCell("constant", [])
+    window = "window(event_time, '1 day')"
+    assert of(f"select window.start as x from orders group by {window}").expression == (
+        "window(orders.event_time, '1 day').start"
+    )
+    inner = of("select n * 2 as x from (select * from orders)").expression
+    assert inner == "n * 2"
+    long = of("select " + " + ".join(["n"] * 1000) + " as x from orders").expression
+    assert long is not None
+    assert (len(long), long[-1]) == (300, "…")
 
 
 LEFT = {"l": ["id", "ID", "x"], "r": ["ID", "y"]}

@@ -48,7 +48,7 @@ def test_columns_and_markdown_are_answered_and_what_has_no_answer_is_none(servic
         MarkdownTask(text="x" * (MARKDOWN_CHARS + 1)),
     )
     assert found == [
-        {"m": [["a", "n"]]},
+        {"m": ["computed", [["a", "n"]], "a.n + 1"]},
         None,
         "<h3>One</h3>\n<p>&lt;b&gt;two&lt;/b&gt;</p>\n",
         None,

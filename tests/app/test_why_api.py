@@ -75,7 +75,12 @@ def test_the_answer_leads_from_a_row_to_the_rows_and_columns_that_it_was_made_of
     step = answer.json()["step"]
     assert step["row"]["values"]["tens"] == 30
     assert step["why"][0]["rows"] == [{"start": 3, "end": 3, "role": "source"}]
-    assert step["where"]["tens"] == {"kind": "computed", "columns": ["cities.n"]}
+    assert step["where"]["tens"] == {
+        "kind": "computed",
+        "columns": ["cities.n"],
+        "expression": "cities.n * 10",
+    }
+    assert step["where"]["city"] == {"kind": "copied", "columns": ["cities.city"]}
     assert step["where"]["mark"] == {"kind": "constant"}
     assert step["check"] == {"verdict": "reproduced"}
     assert [each["row"]["values"]["n"] for each in step["inputs"]] == [3]
@@ -193,7 +198,7 @@ def test_the_command_prints_a_tree_down_to_the_root(made: Made) -> None:
     assert ran.exit_code == 0, ran.output
     lines = ran.output.splitlines()
     assert lines[0] == "kamu/tens offset 1 (append): tens = 30"
-    assert "  tens ← cities.n" in lines
+    assert "  tens ← cities.n (computed: cities.n * 10)" in lines
     assert "  from kamu/cities: 1 row(s): 3" in lines
     assert "  reproduced" in lines
     last = "    kamu/cities offset 3 (append): event_time = 2024-01-01T00:00:00Z, city = B, n = 3"
@@ -228,7 +233,7 @@ def test_each_row_of_a_page_leads_to_why_it_is_there_and_from_there_to_its_rows(
         assert '<a href="/kamu/twos?why=0"' in page(made, address)
     text = page(made, "/kamu/twos?why=0")
     assert "The named rows alone give this row." in text
-    assert "towns.n" in text
+    assert "towns.n; computed: towns.n * 10" in text
     assert '<svg class="lineage"' in text
     assert '<a href="/kamu/towns?why=0"><g class="box"' in text
     assert "style=" not in text

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from odf_storage.datasets.job_payloads.why_job import COPIED
+
 from ..client.http import open_http
 from ..client.limits import one_line
 from ..client.node_api import NodeApi
@@ -86,8 +88,8 @@ def _facts(step: dict[str, Any], columns: tuple[str, ...], told: set[str | None]
         told.add(how.get("definition"))
         yield from _how(how)
         for name, cell in step.get("where", {}).items():
-            if cell.get("columns") and (not columns or name in columns):
-                yield one_line(f"{name} ← {', '.join(cell['columns'])}", 300)
+            if cell.get("kind") != "source" and (not columns or name in columns):
+                yield one_line(f"{name} ← {_origin(cell)}", 300)
     yield f"block {step['block']['sequenceNumber']} of {step['block']['systemTime']}"
     for each in step.get("why", ()):
         ranges = ", ".join(_range(one) for one in each.get("rows", ()))
@@ -114,6 +116,17 @@ def _how(how: dict[str, Any]) -> Iterator[str]:
         yield one_line(f"{how['engine']} {how.get('engineVersion', '')}: {forms}")
     for query in how.get("queries", ()):
         yield f"  {_short(one_line(query, 2000))}"
+
+
+def _origin(cell: dict[str, Any]) -> str:
+    """Return where a value is from: the columns, and what is done with them if not copied."""
+    columns = ", ".join(cell.get("columns", ()))
+    if cell["kind"] == COPIED:
+        return columns
+    did = (
+        f"{cell['kind']}: {_short(cell['expression'])}" if cell.get("expression") else cell["kind"]
+    )
+    return f"{columns} ({did})" if columns else did
 
 
 def _range(one: dict[str, Any]) -> str:

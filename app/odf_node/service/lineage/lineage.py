@@ -14,6 +14,7 @@ from typing import Any
 from odf_protocol.chain.state import ChainState
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.events import SetTransform, Transform
+from odf_protocol.typed import convert
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.index.sql import DatasetRegistry
 from odf_storage.stores.ports.errors import DatasetNotFound
@@ -24,13 +25,15 @@ from ..auth.dataset_access import DatasetAccess
 from ..limits.texts import LINEAGE_SQL_CHARS
 from ..readers.pool import TextAnswers
 from ..readers.tasks import ColumnsTask
-from .lineage_columns import Origins
+from .lineage_columns import Cells, Origins
 
 MAX_DATASETS = 1000
 """Limit of datasets in one graph."""
 Edge = tuple[DatasetId, DatasetId]
 Trace = Callable[[Transform, Mapping[str, Sequence[str]]], Origins | None]
 """Finds the origins of the columns of a transform, given the columns of its inputs."""
+Analyse = Callable[[Transform, Mapping[str, Sequence[str]]], Cells | None]
+"""Finds out, in the same way, also how the columns get their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +163,20 @@ def origins(
 
 def tracing(sources: LineageSources, caller: str) -> Trace:
     """Return the function that finds origins for a caller. It raises `ShareTaken`, `AllTaken`."""
+    analyse = analysing(sources, caller)
 
     def trace(transform: Transform, inputs: Mapping[str, Sequence[str]]) -> Origins | None:
+        found = analyse(transform, inputs)
+        return None if found is None else {name: cell.origins for name, cell in found.items()}
+
+    return trace
+
+
+def analysing(sources: LineageSources, caller: str) -> Analyse:
+    """Return the function that finds out for a caller where columns are from. It raises
+    `ShareTaken`, `AllTaken`."""
+
+    def analyse(transform: Transform, inputs: Mapping[str, Sequence[str]]) -> Cells | None:
         steps = transform.queries or ()
         if sum(len(step.query) for step in steps) > LINEAGE_SQL_CHARS:
             return None
@@ -170,10 +185,9 @@ def tracing(sources: LineageSources, caller: str) -> Trace:
             queries=[(step.alias, step.query) for step in steps],
             inputs={name: list(columns) for name, columns in inputs.items()},
         )
-        found: Origins | None = sources.texts.answer(task, caller)
-        return found
+        return convert(sources.texts.answer(task, caller), Cells | None)
 
-    return trace
+    return analyse
 
 
 def _names(definition: SetTransform) -> dict[str, DatasetId]:

@@ -1,4 +1,5 @@
-"""Column lineage: find the input columns of each column of a derivative, from its SQL.
+"""Column lineage: find the input columns of each column of a derivative, from its SQL, and whether
+their values are copied, or something is computed from them.
 
 Only values count, not the columns that decide whether a row exists (filters, joins, grouping). SQL
 that cannot be analysed completely gives no result. It runs in reader processes.
@@ -6,7 +7,7 @@ that cannot be analysed completely gives no result. It runs in reader processes.
 Rewriting of Spark SQL that the parser of column lineage cannot read.
 
 The result needs to preserve only the origin of values: `window(time, …)` becomes an ordinary
-function, and an as-of join an ordinary join.
+function, `window.start` a field of it, and an as-of join an ordinary join.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from odf_protocol.metadata.events import SqlQueryStep, Transform
 
@@ -24,22 +27,24 @@ WINDOW = "odf_window"
 
 
 def parsed_spark(sql: str, dialect: str) -> Any:
-    """Return the syntax tree of a query, with fields of a window replaced by its time column."""
+    """Return the syntax tree of a query, in which the window of a group is written out."""
     import sqlglot
     from sqlglot import exp
 
     tree = sqlglot.parse_one(_readable(sql, sqlglot.tokenize(sql, dialect=dialect)), dialect)
     for select in tree.find_all(exp.Select):
         group = select.args.get("group")
-        times = [
-            each.expressions[0]
+        windows = [
+            each
             for each in (group.find_all(exp.Anonymous) if group else ())
             if each.name == WINDOW and each.expressions
         ]
-        for column in list(select.find_all(exp.Column)) if times else ():
+        for column in list(select.find_all(exp.Column)) if windows else ():
             if column.parent_select is select and WINDOW in (column.table, column.name):
-                time = times[0].copy()
-                column.replace(exp.alias_(time, column.name) if column.parent is select else time)
+                whole = windows[0].copy()
+                if column.table == WINDOW:
+                    whole = exp.Dot(this=whole, expression=exp.to_identifier(column.name))
+                column.replace(exp.alias_(whole, column.name) if column.parent is select else whole)
         for each in list(select.selects):
             if isinstance(each, exp.Anonymous) and each.name == WINDOW:
                 each.replace(exp.alias_(each.copy(), WINDOW))
@@ -98,8 +103,30 @@ Origins = dict[str, list[tuple[str, str]]]
 """For each output column, pairs of the name of an input and of a column of it."""
 
 
+class ColumnCell(msgspec.Struct, frozen=True, array_like=True):
+    """Where the values of an output column are from."""
+
+    kind: str
+    """`copied`, `computed`, `constant`, or `condition`: columns only decide between constants."""
+    origins: list[tuple[str, str]]
+    expression: str | None = None
+    """What is computed, if one expression says it."""
+
+
+Cells = dict[str, ColumnCell]
+COPIED, COMPUTED, CONSTANT, CONDITION = "copied", "computed", "constant", "condition"
+EXPRESSION_CHARS = 300
+"""Number of characters of an expression that are told."""
+
+
 def column_origins(transform: Transform, inputs: Mapping[str, Sequence[str]]) -> Origins | None:
-    """Return the origins of every output column. `inputs` are the columns of each input, by the
+    """Return the origins alone of `column_cells`."""
+    found = column_cells(transform, inputs)
+    return None if found is None else {name: cell.origins for name, cell in found.items()}
+
+
+def column_cells(transform: Transform, inputs: Mapping[str, Sequence[str]]) -> Cells | None:
+    """Return where every output column is from. `inputs` are the columns of each input, by the
     name that the query uses.
 
     None if the query cannot be analysed: it is in another dialect, or columns are unknown.
@@ -117,10 +144,12 @@ def column_origins(transform: Transform, inputs: Mapping[str, Sequence[str]]) ->
 
 def _followed(
     steps: Sequence[SqlQueryStep], inputs: Mapping[str, Sequence[str]], dialect: str
-) -> Origins:
-    """Trace each step back to the inputs, and return the origins of the last one, the output."""
-    known: dict[str, Origins] = {
-        _folded(name, dialect): {_inside(column, dialect): [(name, column)] for column in columns}
+) -> Cells:
+    """Trace each step back to the inputs, and return the columns of the last one, the output."""
+    known: dict[str, Cells] = {
+        _folded(name, dialect): {
+            _inside(column, dialect): ColumnCell(COPIED, [(name, column)]) for column in columns
+        }
         for name, columns in inputs.items()
         if columns
     }
@@ -129,13 +158,13 @@ def _followed(
     written: dict[str, str] = {}
     for column in (column for columns in inputs.values() for column in columns):
         written.setdefault(_inside(column, dialect), column)
-    found: Origins = {}
+    found: Cells = {}
     for step in steps:
-        found, names = _origins(step.query, known, dialect)
+        found, names = _cells(step.query, known, dialect)
         written |= {_inside(name, dialect): name for name in names}
         if step.alias is not None:
             known[_folded(step.alias, dialect)] = found
-    return {_outside(written.get(name, name)): origins for name, origins in found.items()}
+    return {_outside(written.get(name, name)): cell for name, cell in found.items()}
 
 
 def _inside(column: str, dialect: str) -> str:
@@ -153,8 +182,8 @@ def _folded(name: str, dialect: str) -> str:
     return name.lower() if dialect == _FOLDED else name
 
 
-def _origins(sql: str, known: Mapping[str, Origins], dialect: str) -> tuple[Origins, Sequence[str]]:
-    """Return the origins of each column of the query, and the names of columns as the query spells
+def _cells(sql: str, known: Mapping[str, Cells], dialect: str) -> tuple[Cells, Sequence[str]]:
+    """Return where each column of the query is from, and the names of columns as the query spells
     them, if it names them."""
     import sqlglot
     from sqlglot import exp
@@ -173,11 +202,88 @@ def _origins(sql: str, known: Mapping[str, Origins], dialect: str) -> tuple[Orig
             raise LookupError(f"the columns of {table.name!r} are not known")
     # Qualified once for all columns; selects are trimmed for display only, column by column.
     roots = lineage(None, parsed.copy(), schema=schema, dialect=dialect, trim_selects=False)
-    found = {name: _leaves(root, known) for name, root in roots.items()}
+    values = _Values(known, dialect)
+    found = {}
+    for name, root in roots.items():
+        kind, expression = values.of(root)
+        found[name] = ColumnCell(kind, _leaves(root, known), expression)
     return found, parsed.named_selects
 
 
-def _leaves(root: Any, known: Mapping[str, Origins]) -> list[tuple[str, str]]:
+Value = tuple[str, str | None]
+"""Kind and expression of a column."""
+
+
+class _Values:
+    """How the columns of one query get their values. Columns share nodes, so each is looked at
+    once."""
+
+    def __init__(self, known: Mapping[str, Cells], dialect: str) -> None:
+        self._known, self._dialect = known, dialect
+        self._seen: dict[int, Value] = {}
+
+    def of(self, node: Any) -> Value:
+        if id(node) not in self._seen:
+            self._seen[id(node)] = self._of(node)
+        return self._seen[id(node)]
+
+    def _of(self, node: Any) -> Value:
+        from sqlglot import exp
+
+        if isinstance(node.expression, exp.Table):
+            column = exp.to_column(node.name).name
+            cell = self._known.get(node.expression.name, {}).get(column)
+            return (COMPUTED, None) if cell is None else (cell.kind, cell.expression)
+        value = node.expression.unalias().unnest()
+        if isinstance(node.source, exp.SetOperation) or isinstance(value, exp.SetOperation):
+            branches = {self.of(each) for each in node.downstream}
+            kinds = {kind for kind, _ in branches}
+            if len(branches) == 1:
+                return branches.pop()
+            return (kinds.pop() if len(kinds) == 1 else COMPUTED), None
+        if isinstance(value, exp.Column) and len(node.downstream) == 1:
+            return self.of(node.downstream[0])
+        return _kind(value), self._text(value)
+
+    def _text(self, value: Any) -> str | None:
+        from sqlglot import exp
+
+        if isinstance(value, exp.Literal | exp.Column):
+            return None
+        shown = value.copy()
+        for column in shown.find_all(exp.Column):
+            if column.table.startswith("_"):  # a name that the analysis gave to a subquery
+                column.set("table", None)
+        text = str(shown.sql(self._dialect)).replace(f"{WINDOW.upper()}(", "window(")
+        return text if len(text) <= EXPRESSION_CHARS else text[: EXPRESSION_CHARS - 1] + "…"
+
+
+def _kind(value: Any) -> str:
+    """Return the kind of an expression that is more than a column."""
+    from sqlglot import exp
+
+    columns = list(value.find_all(exp.Column))
+    if not columns:
+        return COMPUTED if value.find(exp.AggFunc, exp.Window) else CONSTANT
+    return CONDITION if all(_only_decides(each, value) for each in columns) else COMPUTED
+
+
+def _only_decides(column: Any, value: Any) -> bool:
+    """Return whether a column is only in the condition of a CASE or an IF."""
+    from sqlglot import exp
+
+    if value.find(exp.AggFunc, exp.Window):
+        return False
+    inner = column
+    while inner is not value:
+        outer = inner.parent
+        if isinstance(outer, exp.If | exp.Case) and outer.this is inner:
+            return True
+        inner = outer
+    return False
+
+
+def _leaves(root: Any, known: Mapping[str, Cells]) -> list[tuple[str, str]]:
     from sqlglot import exp
 
     found: dict[tuple[str, str], None] = {}
@@ -190,6 +296,7 @@ def _leaves(root: Any, known: Mapping[str, Origins]) -> list[tuple[str, str]]:
         waiting += reversed(others)
         if isinstance(node.expression, exp.Table):
             column = exp.to_column(node.name).name
-            for origin in known.get(node.expression.name, {}).get(column, ()):
+            cell = known.get(node.expression.name, {}).get(column)
+            for origin in () if cell is None else cell.origins:
                 found[origin] = None
     return list(found)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from odf_protocol.metadata.events import SqlQueryStep, TransformSql
 
-from ..lineage.lineage_columns import Origins, column_origins
+from ..lineage.lineage_columns import Cells, column_cells
 from ..pages.markdown import markdown
 from ..readers.tasks import ColumnsTask, MarkdownTask
 
 
-def columns(task: ColumnsTask) -> Origins | None:
+def columns(task: ColumnsTask) -> Cells | None:
     steps = tuple(SqlQueryStep(alias=alias, query=query) for alias, query in task.queries)
-    return column_origins(TransformSql(engine=task.engine, queries=steps), task.inputs)
+    return column_cells(TransformSql(engine=task.engine, queries=steps), task.inputs)
 
 
 def page(task: MarkdownTask) -> str | None:

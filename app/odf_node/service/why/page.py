@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from odf_protocol.errors import NodeError, NotFound
 from odf_storage.datasets.job_payloads import why_job
-from odf_storage.datasets.job_payloads.why_job import WhyAnswer, WhyInput, WhyStep
+from odf_storage.datasets.job_payloads.why_job import COPIED, Cell, WhyAnswer, WhyInput, WhyStep
 from odf_storage.stores.ports.values import Failed, Succeeded
 
 from ..http.deps import part_of
@@ -82,8 +82,13 @@ def _cells(step: WhyStep) -> Iterator[tuple[str, str | None, str]]:
     """Yield name, value and origin of each column."""
     for name, value in step.row.values.items():
         cell = step.where.get(name)
-        origin = "" if cell is None else ", ".join(cell.columns) or cell.kind
-        yield name, cell_text(value), origin
+        yield name, cell_text(value), "" if cell is None else _origin(cell)
+
+
+def _origin(cell: Cell) -> str:
+    """Return the columns, and what is done with them if they are not copied."""
+    done = [] if cell.kind == COPIED else [cell.kind, *filter(None, [cell.expression])]
+    return "; ".join(filter(None, [", ".join(cell.columns), ": ".join(done)]))
 
 
 def _drawing(first: WhyStep, root: str) -> tuple[Drawing | None, dict[str, str | None]]:

@@ -34,7 +34,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..history.verify import Verifying, visible_inputs
 from ..http.parameters import parse_hash
 from ..limits.pressure import Pressure
-from ..lineage.lineage import LineageSources, tracing
+from ..lineage.lineage import LineageSources, analysing
 
 DEEPEST = 20
 """Limit of steps from row to row; an answer has `STEPS` of the worker at most."""
@@ -203,15 +203,16 @@ def _where(parts: Provenance, caller: str, step: WhyStep) -> dict[str, Cell]:
         item.alias or str(item.dataset_ref): _columns_of(parts, item.dataset_ref, there)
         for item in definition.inputs
     }
-    found = tracing(parts.lineage, caller)(definition.transform, inputs)
+    found = analysing(parts.lineage, caller)(definition.transform, inputs)
     if found is None:
         return {}
     return {
         column: Cell(
-            kind="computed" if origins else "constant",
-            columns=tuple(sorted(f"{name}.{origin}" for name, origin in origins)),
+            kind=cell.kind,
+            columns=tuple(sorted(f"{name}.{origin}" for name, origin in cell.origins)),
+            expression=cell.expression,
         )
-        for column, origins in found.items()
+        for column, cell in found.items()
         if column in step.row.values
     }
 

@@ -19,6 +19,8 @@ from ...stores.ports.values import AccountId, JobSpec
 KIND = "why"
 REPRODUCED, NOT_REPRODUCED, UNKNOWN = "reproduced", "not-reproduced", "unknown"
 """Verdicts on rows of derivatives."""
+COPIED = "copied"
+"""The kind of a column that has the values of a column of an input."""
 RANGES = 1000
 """Limit of ranges of offsets of one input in an answer; the next ones are on the next page."""
 
@@ -46,9 +48,11 @@ class Cell(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     """Where the value of a column is from."""
 
     kind: str
-    """`source`, `copied`, `computed`, `constant` or `system`."""
+    """`source`, `copied`, `computed`, `condition` or `constant`."""
     columns: tuple[str, ...] = ()
     """Columns of the inputs, as `alias.column`."""
+    expression: str | None = None
+    """What is computed."""
 
 
 class RowFacts(Struct, frozen=True, kw_only=True, rename="camel"):
