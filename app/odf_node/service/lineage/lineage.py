@@ -185,7 +185,8 @@ def analysing(sources: LineageSources, caller: str) -> Analyse:
             queries=[(step.alias, step.query) for step in steps],
             inputs={name: list(columns) for name, columns in inputs.items()},
         )
-        return convert(sources.texts.answer(task, caller), Cells | None)
+        answer = sources.texts.answer(task, caller)
+        return None if answer is None else convert(answer, Cells)
 
     return analyse
 
