@@ -7,24 +7,28 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_storage.datasets.node.naming import SINGLE_OWNER
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.values import Account
 
 from .admin import node_stores, store_options
 from .upkeep import record_command
+
+if TYPE_CHECKING:
+    from ..service.membership.membership import Membership
 
 PAGE = 500
 
 
 @click.group()
 def account() -> None:
-    """Create, list, disable accounts of a node and set passwords; run on the node's machine."""
+    """Create, change, disable, delete accounts of a node; run on the node's machine."""
 
 
 @account.command()
@@ -130,6 +134,134 @@ def _switch(
     shown = {"accountName": found.name, "disabledAt": None if at is None else str(at)}
     said = f"{found.name} is {'enabled' if at is None else 'disabled'}"
     click.echo(json.dumps(shown) if as_json else said)
+
+
+@account.command()
+@click.argument("name")
+@store_options
+def promote(name: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
+    """Make an account an administrator."""
+    _set_admin(name, data, database_url, as_json=as_json, is_admin=True)
+
+
+@account.command()
+@click.argument("name")
+@store_options
+def demote(name: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
+    """Make an administrator a user again."""
+    _set_admin(name, data, database_url, as_json=as_json, is_admin=False)
+
+
+def _set_admin(
+    name: str, data: Path | None, database_url: str | None, *, as_json: bool, is_admin: bool
+) -> None:
+    from ..service.accounts.accounts import find_account
+
+    with node_stores(data, database_url) as (stores, _):
+        changed = _membership(stores).set_admin(
+            find_account(stores.accounts, name), is_admin=is_admin
+        )
+        record_command(stores, "set_admin", account=changed.name, admin=is_admin)
+    shown = {"accountName": changed.name, "isAdmin": is_admin}
+    said = f"{changed.name} is {'an administrator' if is_admin else 'a user'}"
+    click.echo(json.dumps(shown) if as_json else said)
+
+
+@account.command()
+@click.argument("name")
+@click.argument("new")
+@store_options
+def rename(name: str, new: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
+    """Rename an account and the addresses of its datasets.
+
+    Earlier addresses of the datasets say where they are now; tokens and sessions stay as they are.
+    """
+    from ..service.accounts.accounts import find_account
+
+    with node_stores(data, database_url) as (stores, _):
+        changed = _membership(stores).rename(find_account(stores.accounts, name), new)
+        record_command(stores, "rename_account", account=name, name=changed.name)
+    shown = {"accountName": changed.name, "accountId": changed.id}
+    click.echo(json.dumps(shown) if as_json else f"{name} is {changed.name} now")
+
+
+@account.command()
+@click.argument("name")
+@click.option(
+    "--datasets",
+    type=click.Choice(["keep", "transfer", "remove"]),
+    required=True,
+    help="What becomes of its datasets; kept ones stay with a disabled account.",
+)
+@click.option("--to", help="The account that gets them.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@store_options
+def delete(
+    name: str,
+    datasets: str,
+    to: str | None,
+    dry_run: bool,
+    data: Path | None,
+    database_url: str | None,
+    as_json: bool,
+) -> None:
+    """Delete an account: its password, tokens, sessions, roles, webhooks and secrets.
+
+    Ends with an error, and changes nothing, if its datasets cannot go where they should.
+    """
+    from ..service.accounts.accounts import find_account
+    from ..service.membership.membership import Fate
+
+    with node_stores(data, database_url) as (stores, _):
+        its = _membership(stores)
+        leaving = its.plan(find_account(stores.accounts, name), Fate(datasets), to)
+        if not dry_run:
+            its.delete(leaving)
+            record_command(stores, "delete_account", account=name, datasets=datasets, to=to)
+    told = leaving.to_data()
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    would = "would be deleted" if dry_run else "is deleted"
+    click.echo(f"{told['accountName']} {would}; {told['count']} dataset(s): {datasets}")
+    for line in [*told["names"], *(f"hindered: {one}" for one in told["hindrances"])]:
+        click.echo(f"  {line}")
+
+
+@account.command()
+@click.argument("name")
+@click.option("--subject", required=True, help="The person's `sub` at the provider.")
+@click.option("--issuer", help="The provider; by default that of ODF_OIDC_ISSUER.")
+@store_options
+def link(
+    name: str,
+    subject: str,
+    issuer: str | None,
+    data: Path | None,
+    database_url: str | None,
+    as_json: bool,
+) -> None:
+    """Give an account to a person who logs in by an identity provider."""
+    from ..service.accounts.accounts import find_account
+    from ..service.oidc.provider import OidcSettings
+    from ..service.settings import load_settings_of
+
+    its = issuer or load_settings_of(OidcSettings).issuer
+    if its is None:
+        raise BadInput("IssuerNeeded", "name the provider by --issuer, or set ODF_OIDC_ISSUER")
+    with node_stores(data, database_url) as (stores, _):
+        found = find_account(stores.accounts, name)
+        stores.provider_accounts.link(its, subject, found.id)
+        record_command(stores, "link_account", account=found.name, subject=subject)
+    shown = {"accountName": found.name, "issuer": its, "subject": subject}
+    click.echo(json.dumps(shown) if as_json else f"{subject} at {its} logs in as {found.name}")
+
+
+def _membership(stores: Any) -> Membership:
+    from ..service.auth.dataset_access import EntryMemory
+    from ..service.membership.membership import Membership
+
+    return Membership(stores, EntryMemory(stores.registry), system_clock)
 
 
 def _set(stores: Any, settings: Any, owner: Account, chosen: str) -> None:

@@ -51,6 +51,7 @@ from .jobs import routes as jobs
 from .jobs.routes import add_job_routes
 from .limits.shares import Turns
 from .lookup.lookup import add_lookup_routes
+from .membership import routes as membership
 from .mirrors.mirroring import MIRROR_TURN_S, MirrorRunner
 from .mirrors.routes import add_mirror_routes
 from .news import routes as news
@@ -89,6 +90,7 @@ OWN_PARTS = (
     variables,
     own_tokens,
     news,
+    membership,
 )
 PEERS_PARTS = (identity, login, graphql)
 """Foreign clients use these routes, too; they may send unknown query parameters."""

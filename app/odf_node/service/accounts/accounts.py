@@ -309,7 +309,7 @@ def make_account(
         Unauthenticated, Unauthorized, MalformedName, ReservedName, AccountNameTaken,
         PasswordNotTaken.
     """
-    _require_session(actor)
+    require_session(actor)
     chosen = check_new(password) if password else None
     made = create_account(its.accounts, name, its.random, is_admin=is_admin)
     add_facts(account=made.name, admin=str(is_admin))
@@ -324,7 +324,7 @@ def set_password_of(its: Administration, actor: Actor, name: str, password: str)
     Raises:
         Unauthenticated, Unauthorized, AccountUnknown, PasswordNotTaken.
     """
-    _require_session(actor)
+    require_session(actor)
     account = find_account(its.accounts, name)
     add_facts(account=account.name)
     set_password(its.accounts, account, password, its.random, its.clock(), its.cost)
@@ -351,7 +351,7 @@ def disable(its: Administration, actor: Actor, name: str) -> Account:
 
 def enable(its: Administration, actor: Actor, name: str) -> Account:
     """Enable an account again. Raises `Unauthenticated`, `Unauthorized`, `AccountUnknown`."""
-    _require_session(actor)
+    require_session(actor)
     account = find_account(its.accounts, name)
     add_facts(account=account.name)
     its.accounts.set_disabled(account.id, None)
@@ -370,7 +370,7 @@ def revoke_token_of(its: Administration, actor: Actor, name: str, token: str) ->
     its.accounts.revoke_token(token)
 
 
-def _require_session(actor: Actor) -> None:
+def require_session(actor: Actor) -> None:
     """Require an administrator who logged in. Access tokens cannot create accounts or set
     passwords, so that a leaked token is harmless once it is revoked."""
     require_admin(actor)

@@ -15,6 +15,8 @@ from ..accounts.accounts import Administration
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import part_of
+from ..membership import membership
+from ..membership.membership import Fate, Membership
 from . import views
 from .render import Form, page, posted, redirect, shown
 from .token_view import shown_tokens
@@ -107,11 +109,60 @@ def _disable(given: Views, actor: Actor, request: Request, form: Form) -> Respon
     return redirect(given, f"{PATH}/{quote(name)}")
 
 
+def _promote(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    its, name = part_of(request, Membership), request.path_params["name"]
+    try:
+        membership.promote(its, actor, name, is_admin=form.get("admin") == "yes")
+    except Conflict as error:
+        return _one_page(given, actor, request, error)
+    return redirect(given, f"{PATH}/{quote(name)}")
+
+
+def _rename(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    its, name = part_of(request, Membership), request.path_params["name"]
+    try:
+        made = membership.rename(its, actor, name, form.get("name", "").strip())
+    except (BadInput, Conflict) as error:
+        return _one_page(given, actor, request, error)
+    return redirect(given, f"{PATH}/{quote(made.name)}")
+
+
+def _look(given: Views, actor: Actor, request: Request) -> Response:
+    asked = request.query_params
+    try:
+        its, fate, to = _asked(request, asked.get("datasets", ""), asked.get("to", ""))
+        leaving = membership.look(its, actor, request.path_params["name"], fate, to)
+    except (BadInput, Conflict) as error:
+        return _one_page(given, actor, request, error)
+    content = {"its": leaving.to_data(), "can_make": actor.has_session}
+    at = f"{views.root_of(given)}{PATH}/{quote(leaving.account.name)}"
+    return page("admin_deletion", {**views.frame(given, actor, PATH), **content, "at": at})
+
+
+def _delete(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    try:
+        its, fate, to = _asked(request, form.get("datasets", ""), form.get("to", ""))
+        membership.delete(its, actor, request.path_params["name"], fate, to)
+    except (BadInput, Conflict) as error:
+        return _one_page(given, actor, request, error)
+    return redirect(given, PATH)
+
+
+def _asked(request: Request, fate: str, to: str) -> tuple[Membership, Fate, str | None]:
+    if fate not in {one.value for one in Fate}:
+        raise BadInput("HeirNeeded", "say what becomes of the datasets: keep, transfer or remove")
+    return part_of(request, Membership), Fate(fate), to.strip()[:100] or None
+
+
 ROUTES = (
     Route(PATH, shown(_list), methods=["GET"]),
     Route(PATH, posted(_make, is_costly=True), methods=["POST"]),
     Route(ONE, shown(_one), methods=["GET"]),
     Route(ONE + "/password", posted(_password, is_costly=True), methods=["POST"]),
     Route(ONE + "/disabled", posted(_disable), methods=["POST"]),
+    Route(ONE + "/admin", posted(_promote), methods=["POST"]),
+    Route(ONE + "/name", posted(_rename), methods=["POST"]),
+    Route(ONE + "/deletion", shown(_look), methods=["GET"]),
+    Route(ONE + "/deletion", posted(_delete), methods=["POST"]),
     Route(ONE + "/revoke", posted(_revoke), methods=["POST"]),
 )

@@ -36,6 +36,7 @@ from ..history.versions import DEAD_ROWS_INDEX_ROWS, Steps, VersionReads
 from ..limits.pressure import Pressure
 from ..lineage.lineage import LineageSources
 from ..lookup.lookup import Lookups
+from ..membership.membership import Membership
 from ..observe.audit_writer import AuditWriter
 from ..observe.metrics import Counters, Metrics
 from ..read.outlines import REMEMBERED_SLICES, OutlineMemory, Outlines
@@ -129,6 +130,10 @@ class CallerParts(Opened):
     @cached_property
     def administration(self) -> Administration:
         return Administration(self.stores.accounts, self.passwords.cost, self.clock, self.random)
+
+    @cached_property
+    def membership(self) -> Membership:
+        return Membership(self.stores, self.access.entries, self.clock)
 
     @cached_property
     def sessions(self) -> Sessions:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from odf_protocol.chain.rules import fold_received
 from odf_protocol.errors import BadInput
-from odf_protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef, Name
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
@@ -36,7 +36,7 @@ from ...stores.ports.errors import (
     RefConflict,
     name_too_long,
 )
-from ...stores.ports.values import DatasetEntry, Visibility
+from ...stores.ports.values import AccountId, DatasetEntry, Visibility
 from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
 from ...stores.registers.accounts import AccountStore
 from ...stores.registers.audit import AuditLog
@@ -160,6 +160,20 @@ class Stores:
         with self.locks.hold(dataset):
             self.registry.rename(dataset, alias)
             self.objects.write_alias(dataset, alias)
+
+    def move_datasets(self, old: Name, new: Name, *, renamed: AccountId | None = None) -> None:
+        """Move all datasets of an account to another, or rename the account `renamed` with them.
+
+        Names beside the objects follow one by one; what a crash leaves stale is published again by
+        the next start.
+
+        Raises:
+            AliasTaken, NameTooLong.
+        """
+        refuse_long(DatasetAlias(new, new))
+        for entry in self.registry.move_account(old, new, renamed=renamed):
+            with self.locks.hold(entry.id):
+                self.objects.write_alias(entry.id, entry.alias)
 
     def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
         """Set the visibility of a dataset. Raises `DatasetNotFound`."""

@@ -7,11 +7,12 @@ move (`sql_moves.py`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import sqlalchemy as sa
 
 from odf_protocol.errors import NodeError
-from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DatasetKind, HashedBlock
 from odf_protocol.multihash import Multihash
@@ -20,11 +21,18 @@ from odf_protocol.trust.heads import HeadKind
 from ...runtime.clock import Clock, system_clock
 from ..jobs.sql_rows import forget_jobs
 from ..objects.layout import HEAD
-from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, ref_not_found
-from ..ports.values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
+from ..ports.errors import (
+    AliasTaken,
+    DatasetIdTaken,
+    DatasetNotFound,
+    RefConflict,
+    account_name_taken,
+    ref_not_found,
+)
+from ..ports.values import AccountId, DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
 from ..sql.engine import Source, reading, storable, writing
 from ..sql.publishing import variables
-from ..sql.tables import datasets, former_names, moves, refs
+from ..sql.tables import accounts, datasets, former_names, moves, refs
 from ..sql.tables import inputs as input_rows
 from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
 from .sql_blocks import delete_unreached, insert_blocks
@@ -163,6 +171,37 @@ class DatasetRegistry(DatasetEntries):
                     _keep_former(db, dataset, old, self._clock())
         except sa.exc.IntegrityError:
             raise AliasTaken(alias) from None
+
+    def move_account(
+        self, old: Name, new: Name, *, renamed: AccountId | None = None
+    ) -> Sequence[DatasetEntry]:
+        """Give all datasets of an account the name of another in their aliases, or rename the
+        account `renamed` with them; return their new entries. All of it happens, or nothing.
+
+        Raises:
+            AliasTaken: the other account has a dataset of this name. AccountNameTaken.
+        """
+        its = sa.select(datasets).where(datasets.c.account_folded == old.folded)
+        moved: list[DatasetEntry] = []
+        with writing(self._engine) as db:
+            if renamed is not None:
+                named = {"name": str(new), "name_folded": new.folded}
+                try:
+                    db.execute(sa.update(accounts).where(accounts.c.id == renamed).values(**named))
+                except sa.exc.IntegrityError:
+                    raise account_name_taken(str(new)) from None
+            for entry in map(entry_of, db.execute(its.with_for_update()).mappings().all()):
+                alias = DatasetAlias(entry.alias.name, new)
+                moved.append(replace(entry, alias=alias))
+                change = sa.update(datasets).where(datasets.c.id == entry.id)
+                try:
+                    db.execute(change.values(**_alias_columns(alias)))
+                except sa.exc.IntegrityError:
+                    raise AliasTaken(alias) from None
+                _forget_former(db, alias.folded)
+                if alias.folded != entry.alias.folded:
+                    _keep_former(db, entry.id, entry.alias.folded, self._clock())
+        return moved
 
     def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
         """Remove the dataset and everything that belongs to it but its lines in logs.

@@ -16,6 +16,7 @@ from ...runtime.clock import Clock, system_clock
 from ..ports.errors import AccountNotFound, account_name_taken, token_id_taken, token_not_found
 from ..ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 from ..sql.engine import Source, insert_new, reading, storable, writing
+from ..sql.publishing import variables
 from ..sql.tables import InstantColumn, accounts, metadata, passwords, secrets, tokens
 
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("its_id"))
@@ -101,6 +102,17 @@ class AccountStore(Identities):
         with writing(self._engine) as db:
             db.execute(change)
 
+    def empty(self, account: AccountId) -> None:
+        """Take everything from the account by which somebody could act as it, and its secrets."""
+        with writing(self._engine) as db:
+            _empty(db, account)
+
+    def delete(self, account: AccountId) -> None:
+        """Delete the account with all that belongs to it. Its datasets are no part of it."""
+        with writing(self._engine) as db:
+            _empty(db, account)
+            db.execute(sa.delete(accounts).where(accounts.c.id == account))
+
     def end_sessions(self, account: AccountId, at: Instant) -> None:
         """End all sessions of the account that began until then."""
         change = sa.update(accounts).where(accounts.c.id == account).values(sessions_end=at)
@@ -160,6 +172,14 @@ class AccountStore(Identities):
         alive = (tokens.c.id == token, tokens.c.revoked_at.is_(None))
         with writing(self._engine) as db:
             db.execute(sa.update(tokens).where(*alive).values(revoked_at=self._clock()))
+
+
+def _empty(db: sa.Connection, account: AccountId) -> None:
+    for table in metadata.sorted_tables:
+        for key in table.foreign_keys:
+            if key.column is accounts.c.id:
+                db.execute(sa.delete(table).where(key.parent == account))
+    db.execute(sa.delete(variables).where(variables.c.owner == account))
 
 
 def _account_of(row: sa.RowMapping) -> Account:

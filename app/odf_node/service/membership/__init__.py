@@ -1,0 +1,1 @@
+"""Accounts that get rights, other names, or leave, with their datasets."""
