@@ -24,6 +24,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "account list": ("odf-node account list --data /srv/odf",),
     "account disable": ("odf-node account disable anna --data /srv/odf",),
     "account enable": ("odf-node account enable anna --json",),
+    "account promote": ("odf-node account promote anna",),
+    "account demote": ("odf-node account demote anna --data /srv/odf",),
+    "account rename": ("odf-node account rename anna anna-smith",),
+    "account delete": (
+        "odf-node account delete anna --datasets transfer --to bob --dry-run",
+        "odf-node account delete anna --datasets remove",
+    ),
+    "account link": ("odf-node account link anna --subject 5f2c --issuer https://login.example",),
     "account password": ("odf-node account password anna",),
     "token create": (
         "export ODF_NODE_TOKEN=$(odf-node token create --account kamu)",
