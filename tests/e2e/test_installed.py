@@ -50,7 +50,7 @@ def test_a_zip_of_the_repository_builds_the_same_wheel(wheel: Path, tmp_path: Pa
     _run(UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, tmp_path / "main")
     (again,) = tmp_path.glob("*.whl")
     assert _files(again) == _files(wheel)
-    laid = {"service/http/openapi.yaml", "service/pages/manual_pages/query.md", "py.typed"}
+    laid = {"service/http/openapi.yaml", "service/pages/manual_pages/tour.md", "py.typed"}
     assert {f"odf_node/{each}" for each in laid} <= set(_files(wheel))
 
 

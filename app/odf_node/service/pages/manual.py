@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 ADDRESS = "/docs/manual"
 INDEX = "README"
 """The page that lists the others; it is shown at `ADDRESS` itself."""
+TOUR, TOUR_FILE = "tour", "README.md"
+"""The page that the sources begin with, which is above `docs/`."""
 PICTURES = {".png": "image/png", ".svg": "image/svg+xml"}
 MAX_QUERY_CHARS, MAX_WORDS = 200, 8
 MOST_FOUND = 30
-_MARKS = re2.compile(r"\[([^\[\]]*)\]\([^()]*\)|[`*]{1,3}")
-"""Marks of Markdown that would disturb in a list of hits: links, code, stress."""
+_MARKS = re2.compile(r"\[([^\[\]]*)\]\([^()]*\)|[`*]{1,3}|\| ?")
+"""Marks of Markdown that would disturb in a list of hits: links, code, stress, tables."""
 _POLICY = "content-security-policy"
 _WITH_PICTURES = HEADERS[_POLICY].replace("img-src data:", "img-src 'self' data:")
 _KEPT = {"cache-control": "max-age=3600"}
@@ -66,11 +68,12 @@ class Manual:
     """The pages by name without `.md`, such as `query` or `decisions/query`, and the pictures."""
 
     folder: Traversable
+    tour: Traversable
     lock: Lock
 
     @cached_property
     def pages(self) -> dict[str, str]:
-        found = dict(_read(self.folder, "", {".md"}))
+        found = dict(_read(self.folder, "", {".md"})) | {TOUR: self.tour.read_bytes()}
         return {name: raw.decode() for name, raw in found.items()}
 
     @cached_property
@@ -120,7 +123,10 @@ class Manual:
 def manual() -> Manual:
     """Return the manual of the installed package, or of the checkout that the node runs from."""
     inside = files(__package__).joinpath("manual_pages")
-    return Manual(inside if inside.is_dir() else Path(__file__).parents[4] / "docs", Lock())
+    if inside.is_dir():
+        return Manual(inside, inside.joinpath(f"{TOUR}.md"), Lock())
+    root = Path(__file__).parents[4]
+    return Manual(root / "docs", root / TOUR_FILE, Lock())
 
 
 def _read(
@@ -172,19 +178,18 @@ def address_of(link: str, beside: str, root: str) -> str | None:
     if ":" in link or link.startswith("#"):
         return link
     path, sign, anchor = link.partition("#")
-    parts: list[str] = []
-    for part in (*PurePosixPath(beside).parent.parts, *PurePosixPath(path).parts):
+    source = TOUR_FILE if beside == TOUR else f"docs/{beside}.md"
+    parts = list(PurePosixPath(source).parent.parts)
+    for part in PurePosixPath(path).parts:
         if part != "..":
             parts.append(part)
         elif parts:
             parts.pop()
-        else:
-            return None
-    target = "/".join(parts)
+    target = f"{TOUR}.md" if parts == [TOUR_FILE] else "/".join(parts[1:])
     name = target.removesuffix(".md")
     if name == target:
         return f"{root}{ADDRESS}/{name}" if name in manual().pictures else None
-    if name not in manual().pages:
+    if name not in manual().pages or (parts[0] != "docs" and name != TOUR):
         return None
     return f"{root}{ADDRESS}" + ("" if name == INDEX else f"/{name}") + sign + anchor
 
@@ -281,6 +286,7 @@ def _shown(given: Views, actor: Actor, request: Request) -> Response:
     framed = views.frame(given, actor, request.url.path)
     content = {
         "query": query,
+        "most": MOST_FOUND,
         "hits": manual().search(words_of(query)) if query else None,
         "title": title_of(manual().page(name)),
         "text": html_of(name, framed["root"]),
