@@ -14,10 +14,12 @@ from openlineage.client import event_v2
 from openlineage.client.serde import Serde
 from refusals import refusing
 from service import Service, serving
-from tests.workers.derivatives import Working, add_rows, derivative, moment, node_of, root
+from tests.workers.derivatives import Working, add_rows, commit, derivative, moment, node_of, root
 
 import odf_node
 from odf_node.cli.main import main
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.sources import MergeStrategyLedger, ReadStepNdJson
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.stores.ports.values import Visibility
@@ -98,7 +100,9 @@ def test_only_the_columns_that_were_asked_for_are_explained(made: Made) -> None:
         ({"offset": 99}, 404, "RowNotFound"),
         ({"offset": -1}, 400, None),
         ({"offset": "one"}, 400, None),
-        ({}, 400, None),
+        ({}, 400, "OffsetOrKey"),
+        ({"offset": 0, "key": "A"}, 400, "OffsetOrKey"),
+        ({"key": "A"}, 400, "NoPrimaryKey"),
         ({"offset": 0, "column": "nobody"}, 400, "UnknownColumn"),
         ({"offset": 0, "depth": "0"}, 400, "MalformedDepth"),
         ({"offset": 0, "depth": "٣"}, 400, "MalformedDepth"),
@@ -115,6 +119,45 @@ def test_a_question_that_has_no_answer_is_refused_with_the_reason(
     assert "application/problem+json" in answer.headers["content-type"]
     if code is not None:
         assert answer.json()["type"].rpartition(":")[2].rpartition("/")[2] == code
+
+
+def test_a_row_is_named_by_its_key_and_the_newest_one_counts(made: Made, tmp_path: Path) -> None:
+    stores = made.service.node.stores
+    keyed = root(stores, "keyed")
+    merge = MergeStrategyLedger(primary_key=("city", "n"))
+    commit(keyed, AddPushSource(source_name="posts", read=ReadStepNdJson(), merge=merge), at=5)
+    rows = [(DAY.format(1), "A", 1), (DAY.format(1), "B", 1), (DAY.format(2), "A", 2)]
+    add_rows(stores, keyed, rows, tmp_path, at=10)
+    add_rows(stores, keyed, rows[:1], tmp_path, at=11, ops=[1])
+
+    def found(*key: Any) -> Any:
+        answer = made.ask(keyed, key=list(key))
+        return answer.json()["step"]["row"] if answer.status_code == 200 else answer.json()["title"]
+
+    assert [found(*key)["offset"] for key in (("B", 1), ("A", 2))] == [1, 2]
+    gone = found("A", "1")
+    assert (gone["offset"], gone["operation"], gone["undoes"]) == (3, "retract", 0)
+    for key, code in [
+        (("C", 1), "RowNotFound"),
+        (("A",), "WrongKey"),
+        (("A", "x"), "MalformedFilter"),
+    ]:
+        answer = made.ask(keyed, key=list(key))
+        assert (answer.status_code, code in answer.text) == (
+            404 if code == "RowNotFound" else 400,
+            True,
+        )
+    before = made.ask(keyed, key=["A", 1], at=str(keyed.block(keyed.head()).prev)).json()
+    assert before["step"]["row"]["offset"] == 0
+    token = made.service.token("kamu")
+    url = f"{made.service.url}/kamu/keyed"
+    asked = ["why", url, "city", "--key", "B", "--key", "1", "--token", token]
+    ran = CliRunner().invoke(main, asked)
+    assert ran.output.splitlines()[0] == "kamu/keyed offset 1 (append): city = B"
+    ran = CliRunner().invoke(main, ["why", url, "--token", token])
+    assert (ran.exit_code, "name the row by its OFFSET, or by --key" in ran.output) == (2, True)
+    step = odf_node.open(url, token=token).why(key=["B", "1"])["step"]
+    assert step["row"]["offset"] == 1
 
 
 def test_a_block_of_another_history_is_refused(made: Made) -> None:

@@ -240,6 +240,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "why": (
         "odf-node why http://127.0.0.1:8080/weather 17",
         "odf-node why http://127.0.0.1:8080/weather 17 city --depth all",
+        "odf-node why http://127.0.0.1:8080/weather --key Oslo",
     ),
     "log": ("odf-node log ./weather -n 5",),
     "inspect": ("odf-node inspect weather/blocks/f1620…",),

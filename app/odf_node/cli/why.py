@@ -24,8 +24,13 @@ SHOWN_CHARS = 100
 
 @click.command()
 @click.argument("url", metavar="DATASET")
-@click.argument("offset", type=click.IntRange(0))
-@click.argument("columns", metavar="[COLUMN]...", nargs=-1)
+@click.argument("row", metavar="[OFFSET] [COLUMN]...", nargs=-1)
+@click.option(
+    "--key",
+    multiple=True,
+    metavar="VALUE",
+    help="In place of OFFSET: the newest row with this primary key; once for each column of it.",
+)
 @click.option(
     "--depth", default="1", show_default=True, help="Steps from row to row, or all; 1: the row."
 )
@@ -35,8 +40,8 @@ SHOWN_CHARS = 100
 @json_option
 def why(
     url: str,
-    offset: int,
-    columns: tuple[str, ...],
+    row: tuple[str, ...],
+    key: tuple[str, ...],
     depth: str,
     at: str | None,
     after: str | None,
@@ -44,16 +49,32 @@ def why(
     as_json: bool,
 ) -> None:
     """Print where the row of DATASET with this OFFSET comes from, and its COLUMNs."""
+    offset, columns = _named(row, has_key=bool(key))
     base = dataset_base(url)
     with open_http() as http, suggesting(base, token, http):
         found = NodeApi(base, token, http=http).why(
-            offset=offset, column=list(columns) or None, depth=depth, at=at, after=after
+            offset=offset,
+            key=list(key) or None,
+            column=list(columns) or None,
+            depth=depth,
+            at=at,
+            after=after,
         )
     if as_json:
         print_json(found)
         return
     for line in why_lines(found["step"], columns):
         click.echo(line)
+
+
+def _named(row: tuple[str, ...], *, has_key: bool) -> tuple[int | None, tuple[str, ...]]:
+    """Return the offset, if the row is named by it, and the columns."""
+    if has_key:
+        return None, row
+    if not row:
+        raise click.UsageError("name the row by its OFFSET, or by --key")
+    first, *columns = row
+    return click.IntRange(0)(first, None, click.get_current_context()), tuple(columns)
 
 
 def why_lines(

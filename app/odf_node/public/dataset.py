@@ -248,8 +248,9 @@ class Dataset:
 
     def why(
         self,
-        offset: int,
+        offset: int | None = None,
         *,
+        key: Sequence[str] = (),
         columns: Sequence[str] = (),
         depth: int | Literal["all"] = 1,
         after: str | None = None,
@@ -258,6 +259,7 @@ class Dataset:
         from which a node computed it. The members are described in `docs/provenance.md`.
 
         Args:
+            key: in place of an offset, the values of the primary key, for the newest row with it.
             columns: the columns of interest; by default all.
             depth: number of steps from row to row, the row itself included; or `all`.
             after: the `next` of an answer, whose rows go on behind those of that answer.
@@ -274,7 +276,12 @@ class Dataset:
             )
         with open_http() as http:
             return NodeApi(self._place.location.base, self._place.token, http=http).why(
-                offset=offset, column=list(columns) or None, depth=depth, at=self._at, after=after
+                offset=offset,
+                key=list(key) or None,
+                column=list(columns) or None,
+                depth=depth,
+                at=self._at,
+                after=after,
             )
 
     def verify(self, *, rows: bool = True) -> VerifyReport:

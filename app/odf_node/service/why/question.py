@@ -59,13 +59,23 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyQuestion:
-    """A question as it was sent."""
+    """A question as it was sent, about an offset or a key."""
 
-    offset: int
+    offset: int | None = None
+    key: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     depth: str = "1"
     at: str | None = None
     after: str | None = None
+
+    def check(self) -> None:
+        """Raise `OffsetOrKey`."""
+        if (self.offset is None) != bool(self.key):
+            raise BadInput(
+                "OffsetOrKey",
+                "name the row by its offset, or by key: the values of its primary key, one after "
+                "the other; by one of them",
+            )
 
     def steps(self) -> int:
         """Return the depth as a number. Raises `MalformedDepth`."""
@@ -90,9 +100,10 @@ def submit(parts: Provenance, actor: Actor, entry: DatasetEntry, asked: WhyQuest
 
     Raises:
         TokenInvalid, TokenExpired. QueueFull, NodeBusy.
-        UnreadableHash, NotInHistory, UnknownColumn, MalformedDepth, MalformedPage.
+        OffsetOrKey, UnreadableHash, NotInHistory, UnknownColumn, MalformedDepth, MalformedPage.
     """
     refuse_bad_token(actor)
+    asked.check()
     dataset = parts.stores.dataset(DatasetRef(id=entry.id))
     at = dataset.head() if asked.at is None else parse_hash(asked.at)
     require_in_history(dataset, at)
@@ -103,6 +114,7 @@ def submit(parts: Provenance, actor: Actor, entry: DatasetEntry, asked: WhyQuest
     payload = WhyPayload(
         dataset=str(entry.id),
         offset=asked.offset,
+        key=asked.key,
         at=str(at),
         columns=asked.columns,
         depth=asked.steps(),

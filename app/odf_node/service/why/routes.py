@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
+from pydantic import StringConstraints
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -25,6 +26,9 @@ from .question import Provenance, WhyQuestion, submit, with_columns
 MAX_OFFSET = 2**53
 COLUMNS = 100
 """Limit of columns that a question may name."""
+KEYS = 100
+"""Limit of columns of a key."""
+KeyValue = Annotated[str, StringConstraints(max_length=10_000)]
 ProvenanceDep = Annotated[Provenance, Depends(wired(Provenance))]
 Shape = Callable[[WhyAnswer, str], Any]
 SHAPES: dict[str, Shape] = {
@@ -42,7 +46,8 @@ async def why(
     actor: ActorDep,
     entry: ReadableDep,
     base: BaseDep,
-    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)],
+    offset: Annotated[int | None, Query(ge=0, le=MAX_OFFSET)] = None,
+    key: Annotated[list[KeyValue] | None, Query(max_length=KEYS)] = None,
     column: Annotated[list[str] | None, Query(max_length=COLUMNS)] = None,
     depth: Annotated[str, Query(max_length=10)] = "1",
     at: Annotated[str | None, Query(max_length=200)] = None,
@@ -52,7 +57,14 @@ async def why(
 ) -> Response:
     """Say from which rows of the inputs, or by which post or poll, a row came to be. Of inputs that
     the caller may not read, the answer has only the ids."""
-    asked = WhyQuestion(offset=offset, columns=tuple(column or ()), depth=depth, at=at, after=after)
+    asked = WhyQuestion(
+        offset=offset,
+        key=tuple(key or ()),
+        columns=tuple(column or ()),
+        depth=depth,
+        at=at,
+        after=after,
+    )
     asked.steps()
     job = await run_in_threadpool(submit, parts, actor, entry, asked)
     ended = await waiting.watch.ended(job, patience_of(prefer, waiting.most_s))

@@ -29,7 +29,9 @@ class WhyPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     """The row, and how far to follow it."""
 
     dataset: str
-    offset: int
+    offset: int | None = None
+    key: tuple[str, ...] = ()
+    """Values of the primary key, in place of an offset: the newest row that has them."""
     at: str
     """Block as of which the dataset is read."""
     columns: tuple[str, ...] = ()

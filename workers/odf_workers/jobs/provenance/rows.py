@@ -14,12 +14,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odf_protocol.errors import Damaged, NotFound
+from odf_protocol.errors import BadInput, Damaged, NotFound
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.pruning.filters import Filter
+from odf_storage.datasets.pruning.filters import Filter, equal
 from odf_storage.datasets.pruning.learned import LearnedBounds
 from odf_storage.datasets.read.read import scanning
 from odf_storage.datasets.read.records import DataFormat, shaped
@@ -169,6 +169,37 @@ def find_row(dataset: Dataset, offset: int, at: Multihash | None, seen: Seen) ->
     return FoundRow(
         dataset=dataset, outline=outline, view=view, slice=place, offset=offset, table=table
     )
+
+
+def offset_of_key(dataset: Dataset, key: Sequence[str], at: Multihash, seen: Seen) -> int:
+    """Return the offset of the newest row of a key, as of a block; it may take the others back.
+
+    Raises:
+        NoPrimaryKey, WrongKey, MalformedFilter. RowNotFound: no row has the key.
+    """
+    name, view = (
+        dataset.entry.alias.name,
+        seen.memory.outline(dataset, at).on(DatasetSource(dataset)),
+    )
+    if not view.key:
+        raise BadInput(
+            "NoPrimaryKey", f"no merge strategy of {name} has a primary key: ask for an offset"
+        )
+    if len(key) != len(view.key):
+        raise BadInput(
+            "WrongKey",
+            f"the primary key of {name} is {', '.join(view.key)}: give key once for each of its "
+            f"columns, in this order; not {len(key)} times",
+            columns=list(view.key),
+        )
+    newest = -1
+    if view.slices:
+        with _learning(view, equal(view.key, key), seen.memory.bounds) as scan:
+            for batch in scan([view.vocab.offset_column], None):
+                newest = max([newest, *batch.column(0).to_pylist()])
+    if newest < 0:
+        raise NotFound("RowNotFound", f"{name} has no row with this key as of block {at}")
+    return newest
 
 
 def _row_in(slice_: View, offset: int, footers: LearnedBounds | None) -> pa.Table:

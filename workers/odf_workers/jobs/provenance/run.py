@@ -48,7 +48,7 @@ from ...engines.port.tracing import Role, Witness
 from ..transform.chains import backwards
 from ..transform.replay import CUT_SHORT
 from ..work.context import WorkerContext
-from .rows import OPERATIONS, FoundRow, Seen, fate_of, find_row
+from .rows import OPERATIONS, FoundRow, Seen, fate_of, find_row, offset_of_key
 from .witness import Witnesses, witnesses_of
 
 FOLLOWED = 10
@@ -67,13 +67,17 @@ def run_why(stores: Stores, payload: WhyPayload, bench: WorkerContext) -> WhyAns
     """Answer why a row is there.
 
     Raises:
-        DatasetNotFound, NotInHistory, RowNotFound, UnknownColumn. JobLost, …
+        DatasetNotFound, NotInHistory, RowNotFound, UnknownColumn. NoPrimaryKey, WrongKey,
+        MalformedFilter: the row was named by a key. JobLost, …
     """
     dataset = stores.dataset(DatasetRef.parse(payload.dataset))
     at = Multihash.parse(payload.at)
     require_in_history(dataset, at)
     walk = _Walk(stores, payload, bench)
-    return WhyAnswer(at=payload.at, step=walk.step(dataset, payload.offset, at, payload.depth))
+    offset = payload.offset
+    if offset is None:
+        offset = offset_of_key(dataset, payload.key, at, walk.seen)
+    return WhyAnswer(at=payload.at, step=walk.step(dataset, offset, at, payload.depth))
 
 
 @dataclass
@@ -84,11 +88,11 @@ class _Walk:
     asked: WhyPayload
     bench: WorkerContext
     _steps: int = field(default=0)
-    _seen: Seen = field(init=False)
+    seen: Seen = field(init=False)
     _until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
 
     def __post_init__(self) -> None:
-        self._seen = Seen(self.bench.memory)
+        self.seen = Seen(self.bench.memory)
 
     def step(
         self,
@@ -101,7 +105,7 @@ class _Walk:
     ) -> WhyStep:
         self._steps += 1
         self.bench.job_progress.check()
-        row = find_row(dataset, offset, at, self._seen)
+        row = find_row(dataset, offset, at, self.seen)
         block = row.block
         event = block.event
         if isinstance(event, ExecuteTransform):
@@ -154,7 +158,7 @@ class _Walk:
         )
 
     def _facts(self, row: FoundRow) -> RowFacts:
-        fate = fate_of(row, self._seen)
+        fate = fate_of(row, self.seen)
         return RowFacts(
             dataset=str(row.dataset.id),
             alias=str(row.dataset.entry.alias),
