@@ -92,7 +92,7 @@ def test_the_migration_makes_columns_keys_and_indexes_as_the_tables_declare_them
     engine.dispose()
 
 
-_COUNTED = {"moves", "unlogged_heads", "jobs", "deeds", "webhook_attempts"}
+_COUNTED = {"moves", "unlogged_heads", "jobs", "deeds", "webhook_attempts", "attestations"}
 COUNTERS = {"sqlite": _COUNTED, "postgresql": {f"{name}_number_seq" for name in _COUNTED}}
 _DEFINITIONS = {
     "sqlite": {

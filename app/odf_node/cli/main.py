@@ -167,6 +167,10 @@ COMMANDS = {
     "audit": ("odf_node.cli.admin:audit", "Show who did what on a node."),
     "db": ("odf_node.cli.upkeep:db", "Bring a node's database up to date."),
     "trust": ("odf_node.cli.trust:trust", "Show and forget the logs of nodes, and their keys."),
+    "attestations": (
+        "odf_node.cli.attestations:attestations",
+        "Who signed what of the blocks of a dataset.",
+    ),
     "monitor": (
         "odf_node.cli.trust:monitor",
         "Follow the logs of nodes, and the heads they serve.",

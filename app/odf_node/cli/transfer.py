@@ -25,23 +25,24 @@ from odf_protocol.codec.manifests import (
     load_documents,
     to_yaml,
 )
-from odf_protocol.errors import BadInput, Damaged
+from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import Visibility
 
 from ..client import sync
+from ..client.attestations import give
 from ..client.folder import FolderRepository, chunks_of
 from ..client.http import Overloaded, Unreachable
 from ..client.limits import LIMITS, one_line, too_much
 from ..client.receive import ChainReader, Outcome
 from ..client.remotes import Location, Repositories, Transfer, note_remotes, remotes_of
 from ..client.sync import mirror_at
-from ..client.targets import read_address, write_address
+from ..client.targets import Address, read_address, write_address
 from .output import json_option, print_json, progress_bars
 from .tokens import any_token, token_at, tokens_of
-from .trust import looked_up, trust_options
+from .trust import trust_options
 
 if TYPE_CHECKING:
     from ..client.trust import Finding
@@ -134,7 +135,7 @@ def pull(
     for outcome in _mirrored(once, every) if mirror else (once(),):
         if not no_alias and into.path is not None:
             note_remotes(into.path, pull=address.location)
-        found = _logged(address.location, into, outcome, address.token, **wanted)
+        found = _logged(address, into, outcome, **wanted)
         _print_pulled(outcome, found, as_json=as_json)
 
 
@@ -146,28 +147,16 @@ def _print_pulled(outcome: Outcome, found: Finding | None, *, as_json: bool) -> 
         return
     if not as_json:
         click.echo(found.text)
-    if found.is_alarm:
-        raise Damaged("LogContradicted", found.text, **found.to_data())
+    found.require()
 
 
-def _logged(
-    source: Location,
-    into: Location,
-    outcome: Outcome,
-    token: str | None,
-    **wanted: Any,
-) -> Finding | None:
-    """Check the head of a folder that was pulled from a node against the log of that node."""
-    if not source.base or into.path is None:
+def _logged(source: Address, into: Location, outcome: Outcome, **wanted: Any) -> Finding | None:
+    """Take attestations of a folder that was pulled, and check its head as `verify` does."""
+    if into.path is None:
         return None
-    from ..client.trust import LogMemory
+    from ..client.trust import after_pull
 
-    memory = LogMemory()
-    dataset = memory.dataset(source.base)
-    if dataset is None:
-        dataset = ChainReader(FolderRepository(into.path)).dataset(outcome.new_head)
-        memory.keep_dataset(source.base, dataset)
-    return looked_up(source, dataset, outcome.new_head, token, **wanted)
+    return after_pull(source.location, into.path, outcome.new_head, source.token, **wanted)
 
 
 def _followed(folder: str) -> str:
@@ -263,6 +252,8 @@ def push(
         )
     if not no_alias:
         note_remotes(folder, push=address.location)
+    if address.location.base:
+        give(folder, address.location, address.token)
     _print_data({**outcome_data(outcome), "target": str(address.location)}, as_json=as_json)
 
 

@@ -6,24 +6,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from odf_protocol.errors import BadInput, NodeError, NotFound
-from odf_protocol.identity import DatasetId
-from odf_protocol.multihash import Multihash
 
 from ..client.limits import one_line
 from .output import DAMAGED, FAILED, json_option, print_json
 from .tokens import any_token, token_at
 
 MAX_LINE = 4000
-
-if TYPE_CHECKING:
-    from ..client.remotes import Location
-    from ..client.trust import Finding
 
 
 def trust_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,29 +32,6 @@ def trust_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
-
-
-def looked_up(
-    location: Location,
-    dataset: DatasetId,
-    head: Multihash,
-    token: str | None,
-    *,
-    fresh: str | None,
-    policy: Path | None,
-) -> Finding | None:
-    """Check a head against the log of its node; None if it is on no node."""
-    if not location.base:
-        return None
-    from odf_protocol.trust.judging import Wanted
-    from odf_storage.runtime.clock import parse_duration
-
-    from ..client.trust import HeadCheck, LogMemory, policy_at
-
-    fresh_s = None if fresh is None else parse_duration(fresh).total_seconds()
-    wanted = Wanted(policy=policy_at(policy), fresh_s=fresh_s)
-    check = HeadCheck(memory=LogMemory(), wanted=wanted)
-    return check.check(location.base, dataset, head, token=token)
 
 
 @click.group()

@@ -29,7 +29,7 @@ from ..client.targets import read_address
 from .ingest import dataset_base, job_progress
 from .output import DAMAGED, json_option, print_json, stepwise
 from .tokens import any_token, token_at, tokens_of
-from .trust import looked_up, trust_options
+from .trust import trust_options
 
 if TYPE_CHECKING:
     from odf_storage.datasets.job_payloads.verify_job import VerifyReport
@@ -83,6 +83,7 @@ def healed_text(file: dict[str, Any]) -> str:
 
 CHANGELOG_IS_LOOKED_AT_HERE = "--changelog is looked at here, and --replay by the node: ask twice"
 CHANGELOG_READS_ROWS = "--changelog reads rows; it does not go with --metadata-only"
+ATTEST_GOES_WITH_REPLAY = "--attest goes with --replay: the node signs what it executed again"
 RECURSIVE_GOES_WITH_REPLAY = "--recursive goes with --replay: a folder does not know its inputs"
 
 
@@ -101,6 +102,9 @@ RECURSIVE_GOES_WITH_REPLAY = "--recursive goes with --replay: a folder does not 
     "--replay", is_flag=True, help="Have the node make the executions of a derivative again."
 )
 @click.option("--recursive", is_flag=True, help="With --replay: the datasets it is made of, too.")
+@click.option(
+    "--attest", is_flag=True, help="With --replay: have the node sign that all executions agree."
+)
 @click.option(
     "--heal",
     is_flag=True,
@@ -122,6 +126,7 @@ def verify(
     changelog: bool,
     replay: bool,
     recursive: bool,
+    attest: bool,
     heal: bool,
     verbose: bool,
     token: str | None,
@@ -144,11 +149,14 @@ def verify(
     healed = healed_at(where, token) if heal and not replay else []
     token = token_at(where, token)
     combined = {"replay": replay, "changelog": changelog, "heal": heal, "recursive": recursive}
+    combined["attest"] = attest
     _refuse({name for name in combined if combined[name]}, metadata_only=metadata_only)
     if replay:
         asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
         within = {"after": after, "upto": upto}
-        is_ok = _replayed(where, token, {**asked, **within}, as_json=as_json, verbose=verbose)
+        is_ok = _replayed(
+            where, token, {**asked, **within}, attest=attest, as_json=as_json, verbose=verbose
+        )
         ctx.exit(0 if is_ok else DAMAGED)
     from odf_storage.datasets.verify.run import verify_chain  # Arrow is slow to load
 
@@ -201,9 +209,10 @@ def _logged(
     """Check the head that was verified against the log of its node."""
     if report.dataset_id is None:
         return None
+    from ..client.trust import check_head
+
     dataset, head = DatasetId.parse(report.dataset_id), Multihash.parse(report.head)
-    location = Location.parse(where)
-    return looked_up(location, dataset, head, token, **wanted)
+    return check_head(Location.parse(where), dataset, head, token, **wanted)
 
 
 def _refuse(given: set[str], *, metadata_only: bool) -> None:
@@ -213,6 +222,7 @@ def _refuse(given: set[str], *, metadata_only: bool) -> None:
         ({"replay", "heal"} <= given, NODES_HEAL),
         ("changelog" in given and metadata_only, CHANGELOG_READS_ROWS),
         ("recursive" in given and "replay" not in given, RECURSIVE_GOES_WITH_REPLAY),
+        ("attest" in given and "replay" not in given, ATTEST_GOES_WITH_REPLAY),
     )
     for is_so, why in wrong:
         if is_so:
@@ -229,15 +239,35 @@ def _interval(after: str | None, upto: str | None) -> Interval:
 
 
 def _replayed(
-    where: str, token: str | None, asked: dict[str, Any], *, as_json: bool, verbose: bool
+    where: str,
+    token: str | None,
+    asked: dict[str, Any],
+    *,
+    attest: bool,
+    as_json: bool,
+    verbose: bool,
 ) -> bool:
-    """Have the node verify the dataset, print its report, and return whether all is well."""
+    """Have the node verify the dataset, print its report, and return whether all is well. With
+    `attest`, the node signs what it found, and keeps that as an attestation."""
     with open_http() as http, stepwise(quiet=as_json) as step:
-        answer = NodeApi(dataset_base(where), token, http=http).act(
-            "verify", seen=job_progress(step), **asked
+        api, jobs, told = (
+            NodeApi(dataset_base(where), token, http=http),
+            set[str](),
+            job_progress(step),
         )
+
+        def seen(job: dict[str, Any]) -> None:
+            jobs.add(str(job.get("id")))
+            if told is not None:
+                told(job)
+
+        answer = api.act("verify", seen=seen if attest else told, **asked)
+        is_ok = bool(answer.get("ok"))
+        signed = api.act("attestations/replay", job=jobs.pop()) if attest and is_ok else None
     if as_json:
-        print_json(answer)
+        print_json(answer if signed is None else {**answer, "attestation": signed})
     else:
         click.echo(answer_text(answer_of(answer), verbose=verbose))
-    return bool(answer.get("ok"))
+        if signed is not None:
+            click.echo("attested: odf-node attestations list shows it")
+    return is_ok

@@ -29,6 +29,8 @@ class ClientLimits:
     metadata_bytes: int = 1024 * MIB
     """Limit of all blocks of one exchange together."""
     blocks: int = 1_000_000
+    attestation_bytes: int = 8 * MIB
+    """Limit of one page of attestations."""
     message_bytes: int = MAX_MESSAGE_BYTES
     """Limit of a WebSocket message; a batch takes 3.57 characters per byte."""
     object_bytes: int | None = None

@@ -34,7 +34,7 @@ from .http import (
     unreachable,
 )
 from .later import httpx
-from .limits import LIMITS, ClientLimits, one_line
+from .limits import LIMITS, ClientLimits, one_line, too_much
 from .repositories import body_of
 
 JOB_LOOK_SECONDS = 0.5
@@ -244,6 +244,23 @@ class NodeApi:
         response = self._answer("GET", url)
         with closing(response), _network(url):
             return read_bounded(response, self._limits.metadata_bytes, "the answer of the node")
+
+    def attestations(self, after: int) -> tuple[list[bytes], int]:
+        """Return a page of attestations of the dataset at `base`, and what the next comes after."""
+        with self.opened("attestations", after=str(after)) as (headers, stream):
+            raw = stream.read(self._limits.attestation_bytes + 1)
+        if len(raw) > self._limits.attestation_bytes:
+            raise too_much("a page of attestations", self._limits.attestation_bytes)
+        following = headers.get("odf-next", "")
+        lines = [line for line in raw.split(b"\n") if line]
+        return lines, int(following) if following[:18].isdecimal() and len(
+            following
+        ) <= 18 else after
+
+    def attest(self, lines: bytes) -> dict[str, Any]:
+        """Add attestations, a line each, to the dataset at `base`."""
+        headers = {"content-type": "application/vnd.in-toto.bundle"}
+        return self._call("POST", "attestations", headers=headers, content=lines)
 
     def ask(self, method: str, path: str, body: Any = None, **query: str | None) -> dict[str, Any]:
         """Send a small request below `base`, with JSON in both directions."""

@@ -137,6 +137,8 @@ def _file_path(text: str) -> Path:
 
 REPOSITORIES = "repositories.json"
 REMOTES = ".remotes.json"
+MAX_ATTESTED = 64
+"""Limit of recorded ways of attestations."""
 MAX_PUSHED = 8
 """Limit of push addresses that a folder records."""
 
@@ -171,6 +173,9 @@ class Remotes(msgspec.Struct, kw_only=True, omit_defaults=True):
     push: str | None = None
     pushed: list[str] = []
     """Recorded push addresses, the last one first."""
+    attested: dict[str, int] = {}
+    """How many attestations went to an address (`to …`), and the number of the last that came from
+    one (`from …`)."""
 
     @property
     def copies(self) -> list[str]:
@@ -256,12 +261,22 @@ def note_remotes(
 ) -> None:
     """Record the last pull or push of a folder, if it changes the remotes."""
     known = remotes_of(folder)
-    after = Remotes(
+    after = msgspec.structs.replace(
+        known,
         pull=known.pull if pull is None else _noted(pull),
         push=known.push if push is None else _noted(push),
         pushed=known.pushed if push is None else _first(_noted(push), known.pushed),
     )
     if after != known:
+        write_file(folder / REMOTES, after, mode=SHARED)
+
+
+def note_attested(folder: Path, way: str, number: int) -> None:
+    """Record how far attestations were copied on that way."""
+    known = remotes_of(folder)
+    if known.attested.get(way) != number:
+        ways = dict(sorted({**known.attested, way: number}.items())[-MAX_ATTESTED:])
+        after = msgspec.structs.replace(known, attested=ways)
         write_file(folder / REMOTES, after, mode=SHARED)
 
 

@@ -34,12 +34,18 @@ from odf_protocol.trust.merkle import consistency_path
 from odf_protocol.trust.notes import Note, NoteKey
 from odf_protocol.trust.tiles import Tile, tile_nodes
 from odf_protocol.typed import convert
+from odf_storage.runtime.clock import parse_duration
 
+from .attestations import take
+from .folder import FolderRepository
 from .home import Seconds, config_folder, read_file, write_file
 from .http import open_http
 from .limits import LIMITS, ClientLimits
 from .node_api import NodeApi, NothingThere
 from .notices import Notice
+from .receive import ChainReader
+from .remotes import Location
+from .repositories import Repository
 
 LOGS, EVIDENCE, POLICY = "logs.json", "evidence", "policy"
 LOG_PATHS = ("../log", "../../log")
@@ -83,6 +89,11 @@ class Finding:
     def text(self) -> str:
         written = f"; evidence: {self.evidence}" if self.evidence else ""
         return f"log of heads: {self.verdict.word} ({self.verdict.why}{written})"
+
+    def require(self) -> None:
+        """Raise `LogContradicted` if the log does not vouch for the head as was asked for."""
+        if self.is_alarm:
+            raise Damaged("LogContradicted", self.text, **self.to_data())
 
     def to_data(self) -> dict[str, Any]:
         evidence = None if self.evidence is None else str(self.evidence)
@@ -230,6 +241,50 @@ class HeadCheck:
         asked = self.wanted.policy.quorum != NOBODY
         is_alarm = verdict.word is Word.STALE or (asked and verdict.word is not Word.CONFIRMED)
         return Finding(verdict, is_alarm)
+
+
+def check_head(
+    location: Location,
+    dataset: DatasetId,
+    head: Multihash,
+    token: str | None,
+    *,
+    fresh: str | None = None,
+    policy: Path | None = None,
+) -> Finding | None:
+    """Check a head against the log of its node; None if it is on no node.
+
+    `fresh` is the greatest age of what was signed, as in `10m`; `policy` a file in place of the
+    user's own.
+    """
+    if not location.base:
+        return None
+    fresh_s = None if fresh is None else parse_duration(fresh).total_seconds()
+    wanted = Wanted(policy=policy_at(policy), fresh_s=fresh_s)
+    check = HeadCheck(memory=LogMemory(), wanted=wanted)
+    return check.check(location.base, dataset, head, token=token)
+
+
+def dataset_of(location: Location, repository: Repository, head: Multihash) -> DatasetId:
+    """Return the id that the Seed of the dataset at a location had when it was first read there."""
+    memory = LogMemory()
+    dataset = memory.dataset(location.base)
+    if dataset is None:
+        dataset = ChainReader(repository).dataset(head)
+        memory.keep_dataset(location.base, dataset)
+    return dataset
+
+
+def after_pull(
+    source: Location, folder: Path, head: Multihash, token: str | None, **wanted: Any
+) -> Finding | None:
+    """Take the attestations of a dataset that was pulled into a folder, and check its head as
+    `check_head` does."""
+    if not source.base:
+        return None
+    dataset = dataset_of(source, FolderRepository(folder), head)
+    take(folder, source, dataset, token)
+    return check_head(source, dataset, head, token, **wanted)
 
 
 def proven_by(evidence: Evidence) -> str | None:

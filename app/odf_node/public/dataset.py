@@ -17,15 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from odf_protocol.errors import BadInput
+from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import Visibility
 
 from ..client import sync
+from ..client.attestations import give
 from ..client.event_texts import block_data
 from ..client.http import open_http
 from ..client.limits import MOST_TAKEN_BACK
 from ..client.node_api import NodeApi
 from ..client.receive import ChainReader, Outcome
 from ..client.remotes import ODF, Location, Transfer
+from ..client.repositories import Repository
 from ..client.sync import opened
 from ..service.read.read import CHANGELOG, ReadRequest
 from .following import (
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odf_storage.datasets.job_payloads.verify_job import VerifyReport
+
+    from ..client.trust import Finding
 
 
 class MissingLibrary(ImportError):
@@ -106,12 +111,25 @@ class Dataset:
     unless the dataset was opened `at` one.
     """
 
-    def __init__(self, place: StreamPlace, source: RowSource, at: str | None) -> None:
-        self._place, self._source, self._at = place, source, at
+    def __init__(
+        self,
+        place: StreamPlace,
+        source: RowSource,
+        at: str | None,
+        log: HeadLogCheck | None = None,
+    ) -> None:
+        self._place, self._source, self._at, self._log = place, source, at, log
 
     def __repr__(self) -> str:
         at = "" if self._at is None else f", at={self._at!r}"
         return f"odf_node.open({str(self._place.location)!r}{at})"
+
+    @property
+    def checked(self) -> Finding | None:
+        """What the log of heads of the node said of the head at the last read or verification:
+        `checked.verdict.word`, `checked.text`. None: nothing was checked yet, or it is on no node
+        and without `verify=True` not checked."""
+        return None if self._log is None else self._log.found
 
     @property
     def schema(self) -> pa.Schema:
@@ -286,11 +304,18 @@ class Dataset:
 
     def verify(self, *, rows: bool = True) -> VerifyReport:
         """Hash every block and slice, check the chain against its rules, and with `rows` hash every
-        row."""
+        row. A dataset on a node that was opened with `verify=True` is checked against its log, too.
+
+        Raises:
+            LogContradicted: as `open` says.
+        """
         from odf_storage.datasets.verify.run import verify_chain
 
         with opened(self._place.location, self._place.token, whole=True) as repository:
-            return verify_chain(repository, objects=True, logical=rows)
+            report = verify_chain(repository, objects=True, logical=rows)
+            if self._log is not None:
+                self._log(repository, Multihash.parse(report.head))
+        return report
 
 
 def open_dataset(
@@ -299,6 +324,8 @@ def open_dataset(
     token: str | None = None,
     at: Time | None = None,
     verify: bool = False,
+    fresh: str | None = None,
+    policy: Path | None = None,
 ) -> Dataset:
     """Return a dataset at a URL, in a folder or bucket, or REPOSITORY/[ACCOUNT/]NAME.
 
@@ -309,13 +336,36 @@ def open_dataset(
         at: read the dataset as of this block (its hash) or this system time.
         verify: for a dataset on a node, fetch chain and slices and hash them before rows are
             returned; otherwise the node reads, and sends only the requested rows. Folders and
-            buckets are always read this way.
+            buckets are always read this way. The head is checked against the log of heads of the
+            node, as `odf-node verify` does; rows as of an earlier block are not.
+        fresh, policy: as `--fresh` and `--policy` of `odf-node verify`; with `verify`.
 
-    Nothing is fetched yet.
+    Nothing is fetched yet. With `verify`, reads raise `LogContradicted` if the log does not vouch
+    for the head.
     """
     place = place_of(where, token)
-    source = FromNode(place) if place.is_served and not verify else FromChain(place)
-    return Dataset(place, source, None if at is None else _text(at))
+    checks = place.is_served and verify
+    log = HeadLogCheck(place, fresh=fresh, policy=policy) if checks else None
+    source = FromNode(place) if place.is_served and not verify else FromChain(place, log)
+    return Dataset(place, source, None if at is None else _text(at), log)
+
+
+class HeadLogCheck:
+    """Checks heads of a dataset on a node against the log of heads of the node."""
+
+    def __init__(self, place: StreamPlace, **wanted: Any) -> None:
+        self._place, self._wanted = place, wanted
+        self.found: Finding | None = None
+
+    def __call__(self, repository: Repository, head: Multihash) -> None:
+        """Raises `LogContradicted`."""
+        from ..client.trust import check_head, dataset_of
+
+        location, token = self._place.location, self._place.token
+        dataset = dataset_of(location, repository, head)
+        self.found = check_head(location, dataset, head, token, **self._wanted)
+        if self.found is not None:
+            self.found.require()
 
 
 def _request(at: str | None, selection: Selection) -> ReadRequest:
@@ -362,16 +412,25 @@ def pull(
     *,
     token: str | None = None,
     force: bool = False,
+    fresh: str | None = None,
+    policy: Path | None = None,
 ) -> Outcome:
     """Copy a dataset, or its new part, into a folder. Everything is checked by hash before it
-    becomes visible there.
+    becomes visible there; then the head is checked against the log of heads of the node.
 
-    `force` replaces a copy that has diverged. Raises the same errors as `odf-node pull`.
+    `force` replaces a copy that has diverged; `fresh` and `policy` are those of `odf-node pull`.
+    Raises the same errors as `odf-node pull`, `LogContradicted` after the folder has moved.
     """
+    from ..client.trust import after_pull
+
     place = place_of(source, token)
-    return sync.pull(
-        place.location, Location.parse(str(Path(folder))), token=place.token, force=force
-    )
+    path = Path(folder)
+    outcome = sync.pull(place.location, Location.parse(str(path)), token=place.token, force=force)
+    wanted = {"fresh": fresh, "policy": policy}
+    found = after_pull(place.location, path, outcome.new_head, place.token, **wanted)
+    if found is not None:
+        found.require()
+    return outcome
 
 
 def push(
@@ -391,17 +450,25 @@ def push(
     location = place.location
     if location.transfer is Transfer.SIMPLE:  # a node accepts writes only by the smart protocol
         location = Location.parse(ODF + str(location))
-    return sync.push(
+    outcome = sync.push(
         Location.parse(str(Path(folder))),
         location,
         token=place.token,
         visibility=Visibility(visibility.capitalize()),
         force=force,
     )
+    if location.base:
+        give(Path(folder), location, place.token)
+    return outcome
 
 
 def verify(
     where: str | os.PathLike[str], *, rows: bool = True, token: str | None = None
 ) -> VerifyReport:
-    """Hash every block and slice of a dataset, and with `rows` also every row. See `report.ok`."""
-    return open_dataset(where, token=token).verify(rows=rows)
+    """Hash every block and slice of a dataset, and with `rows` also every row. See `report.ok`. The
+    head of a dataset on a node is checked against the log of the node, as `open` does.
+
+    Raises:
+        LogContradicted: the log does not vouch for the head.
+    """
+    return open_dataset(where, token=token, verify=True).verify(rows=rows)

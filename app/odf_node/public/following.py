@@ -41,7 +41,7 @@ from ..client.later import httpx
 from ..client.limits import LIMITS, too_much
 from ..client.node_api import NodeApi, NothingThere, NotOffered
 from ..client.remotes import Location, NamedRepository, Repositories
-from ..client.repositories import HttpRepository
+from ..client.repositories import HttpRepository, Repository
 from ..client.sync import opened
 from ..client.targets import read_address
 from ..service.read.read import CHANGELOG, ReadRequest
@@ -176,10 +176,13 @@ def _at_most(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchR
 
 
 class FromChain:
-    """Reads the rows itself: fetches and hashes the whole chain and every needed slice."""
+    """Reads the rows itself: fetches and hashes the whole chain and every needed slice. `check` is
+    called with the head, unless the rows are as of an earlier block, before rows are yielded."""
 
-    def __init__(self, place: StreamPlace) -> None:
-        self._place = place
+    def __init__(
+        self, place: StreamPlace, check: Callable[[Repository, Multihash], None] | None = None
+    ) -> None:
+        self._place, self._check = place, check
 
     @contextmanager
     def rows(self, request: ReadRequest) -> Iterator[Rows]:
@@ -191,6 +194,8 @@ class FromChain:
         asked = request.asked()  # reports a bad request before anything is fetched
         with opened(self._place.location, self._place.token, whole=True) as repository:
             view = view_of(repository, request.block())
+            if self._check is not None and request.as_at is None:
+                self._check(repository, view.head)
             with reading(view, asked) as (schema, batches):
                 yield Rows(str(view.head), pa.RecordBatchReader.from_batches(schema, batches))
 

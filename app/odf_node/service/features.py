@@ -99,7 +99,11 @@ OWN = (
         settings=f"{_HERE}.trust.log:TrustSettings",
         parts=f"{_HERE}.parts.doors:parts_of_trust",
         router=f"{_HERE}.trust.routes:router",
-        dataset_routes=(f"{_HERE}.trust.routes:add_trust_routes",),
+        dataset_routes=(
+            f"{_HERE}.trust.routes:add_trust_routes",
+            f"{_HERE}.trust.attestations:add_attestation_routes",
+        ),
+        page_part=f"{_HERE}.trust.attestations:page_part",
         runners=f"{_HERE}.parts.doors:runners_of_trust",
     ),
     Feature(

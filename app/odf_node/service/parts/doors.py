@@ -33,6 +33,7 @@ from ..setting_groups.words import Tenancy
 from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
 from ..sharing.tables import SharedTables
 from ..system.backups import BackupRunner, BackupSettings
+from ..trust.attestations import ATTESTED_REST_S, Attesting
 from ..trust.log import SALTS, SALTS_BYTES, LogKeeper, TrustSettings, policy_of
 from ..trust.routes import LOG_REST_S, WITNESS_PATH, LogRunner
 from ..trust.witness import LOOK_S, Asking, Witness, sender
@@ -142,6 +143,15 @@ def parts_of_trust(node: FeatureParts) -> Iterator[object]:
         clock=node.clock,
     )
     yield keeper
+    yield Attesting(
+        stores=node.stores,
+        keys=node.signing_keys,
+        node=keeper.origin,
+        salts=keeper.salts,
+        is_on=trust.attest,
+        names_accounts=trust.name_accounts,
+        most_a_block=trust.block_attestations,
+    )
     yield Witness(
         store=node.stores.witnessed,
         logs=tuple(peer.key for peer in policy_of(trust.witness_for).logs),
@@ -162,6 +172,13 @@ def runners_of_trust(node: FeatureParts) -> Iterator[Follower]:
         poll_s=node.settings.poll_s,
         topic=Topic.MOVED,
         least_rest_s=LOG_REST_S,
+    )
+    yield Follower(
+        "attestations",
+        node.stores.wake_up,
+        node.part(Attesting).look,
+        poll_s=node.settings.poll_s,
+        least_rest_s=ATTESTED_REST_S,
     )
     for name, peer in policy_of(trust.policy).witnesses:
         if peer.url:

@@ -68,6 +68,16 @@ class TrustSettings(BaseSettings):
         description="Seconds after which witnesses are asked to sign a log again that did not "
         "change.",
     )
+    attest: bool = Field(
+        True, description="Sign for each block how this node ingested or computed it."
+    )
+    name_accounts: bool = Field(
+        False,
+        description="Name accounts in attestations; without it they are salted hashes.",
+    )
+    block_attestations: int = Field(
+        100, ge=1, description="Limit of attestations that are kept of one block."
+    )
     witness_answer_s: float = Field(
         10.0, gt=0, le=120, description="Seconds a witness may take to answer."
     )

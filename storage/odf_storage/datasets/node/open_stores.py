@@ -23,6 +23,7 @@ from ...stores.objects.local import LocalObjectStore
 from ...stores.ports import KeyedStore, ObjectStore
 from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
 from ...stores.registers.accounts import AccountStore
+from ...stores.registers.attestations import AttestationStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
@@ -136,6 +137,7 @@ def open_stores(
         damages=DamageLog(engine),
         head_log=HeadLog(engine),
         witnessed=WitnessedLogs(engine),
+        attestations=AttestationStore(engine),
         hashed=Hashed(seconds=settings.rehash_s),
         copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
     )

@@ -39,6 +39,7 @@ from ...stores.ports.errors import (
 from ...stores.ports.values import AccountId, DatasetEntry, Visibility
 from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
 from ...stores.registers.accounts import AccountStore
+from ...stores.registers.attestations import AttestationStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
@@ -98,6 +99,7 @@ class Stores:
     damages: DamageLog
     head_log: HeadLog
     witnessed: WitnessedLogs
+    attestations: AttestationStore
     wake_up: WakeUp
     """Wakes the waiters for jobs in every process of the node."""
     engine: sa.Engine

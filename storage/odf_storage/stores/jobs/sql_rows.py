@@ -32,7 +32,7 @@ from ..ports.errors import JobNotFound, LeaseLost
 from ..ports.values import Failed, Job, JobEnd, JobId, JobOutcome, JobSpec, JobStatus, Succeeded
 from ..sql.engine import storable
 from ..sql.publishing import rejected_rows
-from ..sql.tables import KEY_CHARS, jobs
+from ..sql.tables import KEY_CHARS, jobs, unattested_jobs
 
 BRANCH = "errorBranch"
 
@@ -169,6 +169,7 @@ def end_leased(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
         )
     db.execute(_END, rows)
     _keep_rejected(db, ends, now)
+    _note_added(db, ends)
 
 
 def cancelled_at(now: Instant) -> dict[str, object]:
@@ -203,6 +204,22 @@ def _keep_rejected(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> N
     ]
     if rows:
         db.execute(sa.insert(rejected_rows), rows)
+
+
+def _note_added(db: sa.Connection, ends: Sequence[JobEnd]) -> None:
+    """Note the jobs that added blocks, so that the node attests what they did."""
+    rows = [
+        {"number": parse_id(end.job)[0]}
+        for end in ends
+        if isinstance(end.outcome, Succeeded) and _hashes(end.outcome.result.get("blocks"))
+    ]
+    if rows:
+        db.execute(sa.insert(unattested_jobs), rows)
+
+
+def _hashes(blocks: Any) -> bool:
+    """Return whether there are any; receipts of mirrors have the number of blocks."""
+    return isinstance(blocks, list | tuple) and bool(blocks)
 
 
 class Leases:

@@ -232,6 +232,13 @@ sa.Index(
     postgresql_where=_open,
 )
 
+unattested_jobs = sa.Table(
+    "unattested_jobs",
+    metadata,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+)
+"""Jobs that added blocks, of which the node has not attested yet what they did."""
+
 accounts = sa.Table(
     "accounts",
     metadata,
