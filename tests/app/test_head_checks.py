@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from refusals import refusing
 from servers import wait_until
 from service import SCHEMA, Chain, Service, seeded, serving
 
+import odf_node
 from odf_node.cli.main import main
 from odf_node.client.trust import LogMemory
 from odf_node.service.trust.log import LogKeeper
@@ -80,6 +83,41 @@ def test_a_pull_says_what_the_log_says(service, chain, tmp_path):
     service.extend(chain, 1)
     said = json.loads(run("pull", folder, "--json").output)
     assert said["log"]["word"] == "unwitnessed"
+
+
+def test_programs_check_the_log_as_commands_do_and_read_the_same_word(service, chain, tmp_path):
+    data = odf_node.open(f"{service.url}/foo", verify=True)
+    assert data.checked is None
+    assert data.arrow().num_rows == 3
+    assert data.checked.verdict.word == "unwitnessed"
+    assert odf_node.pull(f"{service.url}/foo", tmp_path / "copy").outcome == "updated"
+    assert odf_node.verify(f"{service.url}/foo").ok
+    assert odf_node.open(f"{service.url}/foo").checked is None
+    for number in range(3):
+        service.keep(seeded(), f"kamu/d{number}")
+    assert verified(service)["word"] == "unwitnessed"
+    restored(service)
+    for looks in (
+        data.arrow,
+        data.verify,
+        partial(odf_node.pull, f"{service.url}/foo", tmp_path / "copy"),
+        partial(odf_node.verify, f"{service.url}/foo"),
+    ):
+        with refusing("LogContradicted", match="rolled back|split view"):
+            looks()
+    assert odf_node.open(f"{service.url}/foo", verify=True, at=str(chain.head)).arrow().num_rows
+
+
+def test_programs_ask_for_news_and_for_witnesses(service, chain, tmp_path):
+    policy = tmp_path / "policy"
+    key = NoteKey("witness.example/w1", WITNESS.public).cosigner
+    policy.write_text(f"witness w1 {key}\nquorum w1\n")
+    url = f"{service.url}/foo"
+    with refusing("LogContradicted", match="unwitnessed"):
+        odf_node.open(url, verify=True, policy=policy).arrow()
+    with refusing("LogContradicted", match="unwitnessed"):
+        odf_node.pull(url, tmp_path / "copy", policy=policy)
+    assert odf_node.open(url, verify=True, fresh="1h").arrow().num_rows == 3
 
 
 def test_private_datasets_are_checked_by_those_who_may_read_them(service):

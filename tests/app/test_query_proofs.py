@@ -29,6 +29,7 @@ from odf_protocol.commitments import (
     sign,
 )
 from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.trust.attestations import fingerprint, pem
 from odf_protocol.trust.notes import NoteKey
 
 KEY = key_pair(b"\x7b" * 32)
@@ -394,7 +395,13 @@ def test_keys_are_published_and_the_retired_ones_too(service):
     with service.http() as client:
         keys = client.get("/system/keys").json()["keys"]
     name = service.url.removeprefix("http://")
-    assert keys[0] == {"id": DID, "state": "active", "vkey": str(NoteKey(name, KEY.public))}
+    assert keys[0] == {
+        "id": DID,
+        "state": "active",
+        "vkey": str(NoteKey(name, KEY.public)),
+        "fingerprint": fingerprint(KEY.public),
+        "pem": pem(KEY.public),
+    }
     assert [key["state"] for key in keys] == ["active", "retired"]
 
 

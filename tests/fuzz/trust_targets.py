@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from tests.protocol.test_attestations import MADE
 from tests.protocol.test_trust_log import RECORDS
 from tests.protocol.test_trust_notes import CHECKPOINT, LOG_VKEY, POLICY
 
 from odf_protocol.errors import NodeError
+from odf_protocol.trust.attestations import Attestation
 from odf_protocol.trust.checkpoints import AddCheckpoint, Checkpoint, LogProof, Policy
 from odf_protocol.trust.heads import read_record
 from odf_protocol.trust.notes import Note, NoteKey
@@ -34,6 +37,9 @@ def fuzz_trust(data: bytes) -> None:
         except NodeError:
             continue
         assert write(found) in (data, _text(data).encode())
+    with suppress(NodeError):
+        said = Attestation.parse(data)
+        assert Attestation.parse(said.envelope) == said
     try:
         policy = Policy.parse(data)
     except NodeError:
@@ -48,5 +54,6 @@ def _text(raw: bytes) -> str:
 def trust_seeds() -> Iterator[bytes]:
     """Yield a good file of each kind."""
     yield from (CHECKPOINT.encode(), POLICY.encode(), LOG_VKEY.encode(), RECORDS[0].entry)
+    yield MADE.envelope
     yield f"old 3\n\n{CHECKPOINT}".encode()
     yield f"c2sp.org/tlog-proof@v1\nextra AA==\nindex 2\n\n{CHECKPOINT}".encode()

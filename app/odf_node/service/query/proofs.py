@@ -30,6 +30,7 @@ from odf_protocol.commitments import (
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId, MalformedDid
 from odf_protocol.multihash import MalformedMultibase, Multihash
+from odf_protocol.trust.attestations import fingerprint, pem
 from odf_protocol.trust.notes import NoteKey
 from odf_storage.stores.registers.accounts import AccountStore
 from odf_storage.stores.registers.sealing import SecretKeys, secret_unreadable
@@ -61,6 +62,8 @@ class SigningKeys:
                 "id": each,
                 "state": state,
                 "vkey": str(NoteKey(name, DatasetId.parse_did_key(each).key)),
+                "fingerprint": fingerprint(DatasetId.parse_did_key(each).key),
+                "pem": pem(DatasetId.parse_did_key(each).key),
             }
             for each, state in known
         ]
