@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 from refusals import refusing
 from servers import wait_until
 from service import SCHEMA, Chain, Service, seeded, serving
+from static_files import static_files
 
 import odf_node
 from odf_node.cli.main import main
-from odf_node.client.trust import LogMemory
+from odf_node.client.trust import KnownLog, LogMemory, is_another
 from odf_node.service.trust.log import LogKeeper
 from odf_protocol.commitments import key_pair
 from odf_protocol.metadata.events import SetDataSchema
@@ -197,7 +198,7 @@ def test_a_node_with_another_key_is_refused_until_the_old_one_is_forgotten(
     assert verified(service)["word"] == "unwitnessed"
 
 
-def test_a_node_that_stops_showing_its_log_is_refused(service, chain, monkeypatch):
+def test_a_node_that_stops_showing_its_log_is_refused(service, chain):
     verified(service)
     state = service.node.stores.head_log.state()
     restored(service)
@@ -205,6 +206,63 @@ def test_a_node_that_stops_showing_its_log_is_refused(service, chain, monkeypatc
     result = run("verify", f"{service.url}/foo", "--metadata-only")
     assert result.exit_code == 6
     assert "showed a log of heads before" in result.output
+
+
+@pytest.mark.parametrize(
+    ("origin", "word"), [("unnamed.invalid/8a88e3dd7409f195", "unlogged"), ("odf.example", None)]
+)
+def test_a_server_without_a_log_in_the_place_of_a_node_is_refused_if_that_had_a_name(
+    tmp_path, origin, word
+):
+    folder = tmp_path / "files" / "foo"
+    chain = seeded()
+    with serving(tmp_path / "node") as service:
+        service.keep(chain)
+        odf_node.pull(f"{service.url}/foo", folder)
+    with static_files(tmp_path / "files") as served:
+        url = served.url.rstrip("/")
+        LogMemory().keep(f"{url}/", KnownLog(key=str(NoteKey(origin, WITNESS.public))))
+        result = run("verify", f"{url}/foo", "--json")
+    if word is None:
+        assert "LogGone" in result.output
+    else:
+        assert json.loads(result.output)["log"]["word"] == word
+
+
+@pytest.mark.parametrize("public_url", ["https://odf.example/", None])
+def test_a_node_that_is_made_anew_on_this_machine_is_refused_only_if_it_has_a_name(
+    tmp_path, public_url
+):
+    folder, port = str(tmp_path / "copy"), 0
+    for name in ("first", "second"):
+        given = {"port": port, "public_url": public_url, "log_rest_s": 0.0}
+        with serving(tmp_path / name, **given) as service:
+            service.keep(seeded())
+            port = int(service.url.rpartition(":")[2])
+            result = run("pull", f"{service.url}/foo", f"{folder}-{name}")
+            verifies = run("verify", f"{service.url}/foo", "--metadata-only")
+            followed = run("monitor", service.url)
+            key = service.node.signing_keys.active.public
+    if public_url is None:
+        assert "log of heads: unwitnessed" in result.output
+        assert "another node than before answers" in result.output
+        assert (verifies.exit_code, followed.exit_code) == (0, 0)
+        assert NoteKey.parse(LogMemory().all()[f"{service.url}/"].key).public == key
+    else:
+        assert "trust forget" in verifies.output
+        assert 0 not in (result.exit_code, verifies.exit_code, followed.exit_code)
+
+
+def test_an_unnamed_log_under_its_name_is_not_taken_from_another_key(service, chain):
+    verified(service)
+    ((node, log),) = LogMemory().all().items()
+    origin = NoteKey.parse(log.key).name
+    forged = type(log)(key=str(NoteKey(origin, WITNESS.public)))
+    LogMemory().keep(node, forged)
+    assert "trust forget" in run("verify", f"{service.url}/foo", "--metadata-only").output
+    LogMemory().keep("http://192.0.2.1/", forged)
+    other = Note.parse(service.node.part(LogKeeper).checkpoint().encode())
+    assert not is_another("http://192.0.2.1/", forged, other)
 
 
 def test_what_is_older_than_asked_for_is_stale(service, chain):

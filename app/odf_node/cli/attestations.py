@@ -106,7 +106,7 @@ def verify(
 
 @attestations.command()
 @click.argument("where", metavar="DATASET")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("file", type=click.Path(path_type=Path))
 @any_token
 @json_option
 def add(where: str, file: Path, token: str | None, as_json: bool) -> None:
@@ -115,9 +115,11 @@ def add(where: str, file: Path, token: str | None, as_json: bool) -> None:
 
     from ..client.attestations import checked, file_of, posted
 
-    if file.stat().st_size > MOST_BYTES:
+    with file.open("rb") as stream:
+        raw = stream.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
         raise BadInput("AttestationsTooLarge", f"{file} has more than {MOST_BYTES} bytes")
-    lines = [line for line in file.read_bytes().split(b"\n") if line.strip()]
+    lines = [line for line in raw.split(b"\n") if line.strip()]
     location = Location.parse(where)
     if location.path is not None:
         its = file_of(location.path)

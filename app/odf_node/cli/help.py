@@ -219,6 +219,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "trust list": ("odf-node trust list",),
     "trust show": ("odf-node trust show https://node.example/",),
     "trust forget": ("odf-node trust forget https://node.example/",),
+    "attestations list": ("odf-node attestations list https://node.example/totals",),
+    "attestations verify": ("odf-node attestations verify ./totals --claim replay",),
+    "attestations add": (
+        "odf-node attestations add https://node.example/totals theirs.intoto.jsonl",
+    ),
     "monitor": ("odf-node monitor https://node.example/ https://other.example/",),
     "evidence": ("odf-node evidence 5a1f0c2e99d0ab34.json",),
     "head-log show": ("odf-node head-log show --data /srv/odf",),

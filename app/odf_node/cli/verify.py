@@ -146,18 +146,13 @@ def verify(
     Ends with exit code 6 when something is wrong; each problem names block, file and reason.
     Only --replay executes transforms: the node executes them, for datasets that it has.
     """
-    healed = healed_at(where, token) if heal and not replay else []
-    token = token_at(where, token)
-    combined = {"replay": replay, "changelog": changelog, "heal": heal, "recursive": recursive}
-    combined["attest"] = attest
-    _refuse({name for name in combined if combined[name]}, metadata_only=metadata_only)
+    healed, token = healed_at(where, token) if heal and not replay else [], token_at(where, token)
+    _refuse({name for name, given in ctx.params.items() if given is True})
     if replay:
         asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
         within = {"after": after, "upto": upto}
-        is_ok = _replayed(
-            where, token, {**asked, **within}, attest=attest, as_json=as_json, verbose=verbose
-        )
-        ctx.exit(0 if is_ok else DAMAGED)
+        how = {"attest": attest, "as_json": as_json, "verbose": verbose}
+        ctx.exit(0 if _replayed(where, token, {**asked, **within}, **how) else DAMAGED)
     from odf_storage.datasets.verify.run import verify_chain  # Arrow is slow to load
 
     with (
@@ -215,12 +210,12 @@ def _logged(
     return check_head(Location.parse(where), dataset, head, token, **wanted)
 
 
-def _refuse(given: set[str], *, metadata_only: bool) -> None:
+def _refuse(given: set[str]) -> None:
     """Refuse options that do not go together. Raises `click.UsageError`."""
     wrong = (
         ({"replay", "changelog"} <= given, CHANGELOG_IS_LOOKED_AT_HERE),
         ({"replay", "heal"} <= given, NODES_HEAL),
-        ("changelog" in given and metadata_only, CHANGELOG_READS_ROWS),
+        ({"changelog", "metadata_only"} <= given, CHANGELOG_READS_ROWS),
         ("recursive" in given and "replay" not in given, RECURSIVE_GOES_WITH_REPLAY),
         ("attest" in given and "replay" not in given, ATTEST_GOES_WITH_REPLAY),
     )

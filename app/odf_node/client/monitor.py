@@ -29,7 +29,7 @@ from .home import read_file, write_file
 from .http import open_http
 from .limits import LIMITS
 from .node_api import NodeApi, NothingThere
-from .trust import Evidence, Finding, KnownLog, LogMemory, first_seen, tile_at
+from .trust import Evidence, Finding, KnownLog, LogMemory, first_seen, is_another, tile_at
 
 MONITORED = "monitored"
 MAX_STATE_BYTES = 256 * 1024 * 1024
@@ -124,7 +124,9 @@ class Monitor:
         what was seen before."""
         note = Note.parse(there.raw("log/checkpoint"))
         checkpoint = Checkpoint.parse(note.text)
-        known = self.memory.all().get(self.node) or first_seen(there, note)
+        known = self.memory.all().get(self.node)
+        if known is None or is_another(self.node, known, note):
+            known = first_seen(there, note)
         key = NoteKey.parse(known.key)
         if key not in signers(note, [key]) or checkpoint.origin != key.name:
             raise BadInput(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from odf_protocol.errors import BadInput, Conflict, Damaged, NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 from odf_protocol.trust.checkpoints import MAX_POLICY_BYTES, NOBODY, Checkpoint, LogProof, Policy
+from odf_protocol.trust.heads import UNNAMED
 from odf_protocol.trust.judging import (
     HeadProof,
     Seen,
@@ -38,7 +40,7 @@ from odf_storage.runtime.clock import parse_duration
 
 from .attestations import take
 from .folder import FolderRepository
-from .home import Seconds, config_folder, read_file, write_file
+from .home import Seconds, config_folder, is_home, read_file, write_file
 from .http import open_http
 from .limits import LIMITS, ClientLimits
 from .node_api import NodeApi, NothingThere
@@ -63,7 +65,7 @@ class KnownLog(msgspec.Struct, frozen=True, kw_only=True):
 
 class _File(msgspec.Struct, kw_only=True):
     logs: dict[str, KnownLog] = {}
-    datasets: dict[str, str] = {}
+    seeds: dict[str, str] = {}
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,14 +132,14 @@ class LogMemory:
             self._write(known)
         return was_known
 
-    def dataset(self, base: str) -> DatasetId | None:
-        """Return the id that the Seed of the dataset at this address had."""
-        text = read_file(self._path, _File).datasets.get(base)
-        return None if text is None else DatasetId.parse(text)
+    def seed(self, base: str) -> Multihash | None:
+        """Return the first block of the dataset that was at this address."""
+        text = read_file(self._path, _File).seeds.get(base)
+        return None if text is None else Multihash.parse(text)
 
-    def keep_dataset(self, base: str, dataset: DatasetId) -> None:
+    def keep_seed(self, base: str, seed: Multihash) -> None:
         known = read_file(self._path, _File)
-        known.datasets[base] = str(dataset)
+        known.seeds[base] = str(seed)
         self._write(known)
 
     def _write(self, known: _File) -> None:
@@ -190,7 +192,8 @@ class HeadCheck:
             try:
                 shown = here.look("head-proof")
             except (Conflict, NothingThere) as none:
-                if known is not None:
+                is_gone = isinstance(none, NothingThere)
+                if known is not None and not (is_gone and is_passing(*known)):
                     raise Damaged(
                         "LogGone",
                         f"{known[0]} showed a log of heads before, and shows none now: "
@@ -202,9 +205,13 @@ class HeadCheck:
                     raise
                 return _unlogged(other.message)
             proof = convert(shown, HeadProof)
+            shown_note = LogProof.parse(proof.proof.encode()).checkpoint
+            if known is not None and is_another(*known, shown_note):
+                why = f"another node than before answers at {known[0]}; its log is taken as new"
+                warnings.warn(Notice(why), stacklevel=2)
+                known = None
             node = _node_of(base, str(shown.get("log")), known)
             there = NodeApi(node, token, http=http, limits=self.limits)
-            shown_note = LogProof.parse(proof.proof.encode()).checkpoint
             log = known[1] if known else first_seen(there, shown_note)
             verdict = self._judged(dataset, head, proof, log, there)
             if verdict.word is Word.UNLOGGED and _moved(here, head):
@@ -266,13 +273,16 @@ def check_head(
 
 
 def dataset_of(location: Location, repository: Repository, head: Multihash) -> DatasetId:
-    """Return the id that the Seed of the dataset at a location had when it was first read there."""
-    memory = LogMemory()
-    dataset = memory.dataset(location.base)
-    if dataset is None:
-        dataset = ChainReader(repository).dataset(head)
-        memory.keep_dataset(location.base, dataset)
-    return dataset
+    """Return the id that the first block of a dataset says. Where that was found once is noted, so
+    that the chain is not walked each time."""
+    memory, reader = LogMemory(), ChainReader(repository)
+    noted = memory.seed(location.base)
+    if noted is not None:
+        with suppress(NodeError):  # another dataset is there now
+            return reader.dataset(noted)
+    seed = reader.chain(head)[0].hash
+    memory.keep_seed(location.base, seed)
+    return reader.dataset(seed)
 
 
 def after_pull(
@@ -333,6 +343,20 @@ def _node_of(base: str, path: str, known: tuple[str, KnownLog] | None) -> str:
             f"{base} names its log as {path[:80]!r}, which is not where it was or may be",
         )
     return node
+
+
+def is_passing(node: str, log: KnownLog) -> bool:
+    """Return whether a node may be gone the next day, and another one in its place: it is on this
+    machine, and its log has no name but its key. Whoever answers there has the machine anyway."""
+    origin = NoteKey.parse(log.key).name
+    return is_home(node, None) and origin.partition("/")[0] == UNNAMED
+
+
+def is_another(node: str, log: KnownLog, note: Note) -> bool:
+    """Return whether the checkpoint is that of another node in the place of a passing one."""
+    return (
+        is_passing(node, log) and Checkpoint.parse(note.text).origin != NoteKey.parse(log.key).name
+    )
 
 
 def first_seen(there: NodeApi, note: Note) -> KnownLog:

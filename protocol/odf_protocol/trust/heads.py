@@ -22,6 +22,8 @@ from .merkle import HASH_BYTES, Nodes, leaf_hash, nodes_of, tree_root
 from .notes import decimal, decoded, encoded
 
 MAX_RECORD_BYTES = 2000
+UNNAMED = "unnamed.invalid"
+"""The host in the origin of a log whose node has no public address, beside a part of its key."""
 SALTED = "salted:"
 SALT_BYTES = 16
 

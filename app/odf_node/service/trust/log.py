@@ -19,7 +19,14 @@ from pydantic import Field
 from odf_protocol.errors import Conflict, NotFound, Unavailable
 from odf_protocol.identity import DatasetId
 from odf_protocol.trust.checkpoints import MAX_POLICY_BYTES, Checkpoint, LogProof, Policy
-from odf_protocol.trust.heads import SALT_BYTES, MapRecord, logged_name, map_of, read_record
+from odf_protocol.trust.heads import (
+    SALT_BYTES,
+    UNNAMED,
+    MapRecord,
+    logged_name,
+    map_of,
+    read_record,
+)
 from odf_protocol.trust.merkle import Nodes, inclusion_path, tree_root
 from odf_protocol.trust.notes import MAX_NOTE_BYTES, Note, encoded, note_line
 from odf_protocol.trust.tiles import Tile
@@ -36,8 +43,6 @@ SALTS = "log-salts"
 """Name of the secret of which the salts of private datasets are made."""
 SALTS_BYTES = 32
 FOLDER, NEWEST = "log", "checkpoint"
-UNNAMED = "unnamed.invalid"
-"""The host in the origin of a log whose node has no public address, beside the key's id."""
 ATTEMPTS = 3
 LOGGED_SOON_S = 1
 _log = logging.getLogger("odf.log")
