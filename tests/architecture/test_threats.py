@@ -10,7 +10,7 @@ from mutations import ROOT, mutations
 
 PAGE = ROOT / "docs" / "threat-model.md"
 NOTHING = "–"
-THREATS = [f"T{number}" for number in range(1, 51)]
+THREATS = [f"T{number}" for number in range(1, 52)]
 
 
 CONTRACTS = "".join(path.read_text() for path in (ROOT / "tests/conformance").glob("*.py"))
