@@ -221,6 +221,13 @@ def test_all_options_are_choices_and_all_choices_options() -> None:
             chosen(bad)
 
 
+@pytest.mark.parametrize("text", ["a,b\n", "Internal Server Error\n"])
+def test_a_file_of_names_without_rows_is_told(text: str) -> None:
+    told = "the file has no rows, only the names of columns"
+    assert told in proposed(text).notes
+    assert told not in proposed("a,b\n1,2\n").notes
+
+
 def test_a_proposal_comes_back_from_another_process_as_it_was() -> None:
     proposal = proposed("id,n\n1,NA\n2,5\n")
     again = read(written(proposal))

@@ -201,7 +201,14 @@ def _with_columns(
         )
         for one, values in zip(found.columns, rows.columns, strict=True)
     )
-    notes = (*draft.notes, *_notes(found), *seen.warnings, *_changes(records, found, seen, rows))
+    empty = () if rows.num_rows else ("the file has no rows, only the names of columns",)
+    notes = (
+        *draft.notes,
+        *empty,
+        *_notes(found),
+        *seen.warnings,
+        *_changes(records, found, seen, rows),
+    )
     return (
         replace(
             tried,

@@ -148,6 +148,22 @@ def test_rows_without_values_between_others_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_whole_numbers_of_more_digits_than_a_workbook_keeps_are_told(tmp_path: Path) -> None:
+    made = openpyxl.Workbook()
+    assert made.active is not None
+    for row in (
+        ["id", "x"],
+        [999999999999999, 0.5],
+        [4000123412341234, 1e300],
+        ["4000123412341234", 1],
+    ):
+        made.active.append(row)
+    made.save(path := tmp_path / "book.xlsx")
+    (told,) = plain(path).warnings
+    assert told.startswith("2 cells are whole numbers of more than 15 digits")
+    assert told.endswith(": A3, B3")
+
+
 def test_durations_keep_their_milliseconds_and_no_noise(tmp_path: Path) -> None:
     made = openpyxl.Workbook()
     sheet = made.active

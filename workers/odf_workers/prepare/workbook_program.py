@@ -52,7 +52,12 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     with Path(request["target"]).open("w", encoding="utf-8", newline="") as out:
         written = _Written(request["separator"], request["quote"], request["escape"])
         out.writelines(written.line(row[:width]) for row in rows)
-    told = [*_told(request["source"], name), *_of_merged(merged), *_of_blank(rows)]
+    told = [
+        *_told(request["source"], name),
+        *_of_merged(merged),
+        *_of_blank(rows),
+        *_of_long_numbers(rows),
+    ]
     return {"rows": len(rows), "told": told}
 
 
@@ -134,6 +139,23 @@ def _of_blank(rows: list[list[Any]]) -> Iterator[str]:
     count = full[-1] - full[0] + 1 - len(full) if full else 0
     if count:
         yield f"rows of the sheet without values are no rows of the dataset: {count}"
+
+
+def _of_long_numbers(rows: list[list[Any]]) -> Iterator[str]:
+    """Yield the warning about whole numbers, such as ids, whose last digits the program that wrote
+    the workbook has lost."""
+    found = [
+        _place(row, column)
+        for row, values in enumerate(rows)
+        for column, value in enumerate(values)
+        if isinstance(value, float) and abs(value) >= EXACT_WHOLE and value.is_integer()
+    ]
+    if found:
+        shown = ", ".join(found[:SHOWN]) + (", …" if found[SHOWN:] else "")
+        yield (
+            f"{len(found)} cells are whole numbers of more than 15 digits, of which programs of "
+            f"tables keep 15; ids are safe as text: {shown}"
+        )
 
 
 def _of_merged(ranges: list[Any]) -> Iterator[str]:
