@@ -24,6 +24,8 @@ from odf_storage.stores.ports.values import Visibility
 COLUMNS = ITEMS.append(pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False))))
 LD_JSON = {"accept": "application/ld+json"}
 MAP = f"{{{catalogs.NAMESPACE}}}"
+R = 1
+"""The number of a retraction."""
 HOSTILE = '</script><script>alert("1")</script>'
 
 
@@ -258,3 +260,22 @@ def test_what_strangers_write_is_text_of_turtle_and_their_license_is_an_address(
     for none in ("CC BY", "javascript:alert(1)"):
         page = dcat.catalogue("http://node/", "x", [replace(TOLD, license=none)], None)
         assert "dct:license" not in json.dumps(page["dcat:dataset"])
+
+
+def test_load_dataset_of_hugging_face_reads_current_rows_of_each_head(service, tmp_path: Path):
+    page = (Path(__file__).parents[2] / "docs" / "catalogues.md").read_text()
+    (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (options,) = re.findall(r"`storage_options=(\{.*\})`", page)
+    lines += "import json; print(json.dumps(sorted(row['id'] for row in cities)))"
+    at = "http://127.0.0.1:8080/cities"
+    assert by_peer(lines.replace(at, f"{service.url}/many.items"), tmp_path) == [0, 1, 2, 3, 4]
+    token = service.token()
+    closed = lines.replace(at, f"{service.url}/loaded")
+    closed = closed.replace('"train")', f'"train", storage_options={options})').replace(
+        'refs/head")', 'refs/head", headers={"authorization": "Bearer ka_…"})'
+    )
+    made = TableMade(service.node.stores, "kamu/loaded", ITEMS)
+    made.add([item(number) for number in range(3)])
+    assert by_peer(closed.replace("ka_…", token), tmp_path) == [0, 1, 2]
+    made.add([item(2)], [R])
+    assert by_peer(closed.replace("ka_…", token), tmp_path) == [0, 1]

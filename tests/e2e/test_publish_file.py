@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
+import subprocess
 from html import unescape
+from pathlib import Path
 
 import pytest
+import yaml
 from browsers import overflow, violations
-from nodes import odf
+from nodes import COMMAND, odf
 
 pytestmark = pytest.mark.e2e
 
@@ -173,6 +177,39 @@ def test_a_file_that_the_node_refuses_leaves_no_dataset(form):
     assert refused.status_code == 400
     assert "line 100002" in refused.text
     assert form.client.get("/form-later").status_code == 404
+
+
+def test_the_action_for_github_publishes_a_file_first_and_posts_it_afterwards(node, tmp_path):
+    place = Path(__file__).parents[2] / "examples" / "publish-action" / "action.yml"
+    action = yaml.safe_load(place.read_text())
+    (step,) = (each for each in action["runs"]["steps"] if each.get("id") == "publish")
+    said, outputs = tmp_path / "-my towns.csv", tmp_path / "outputs"
+    given = {"file": said.name, "dataset": f"{node.url}/acted", "token": node.token()}
+    given |= {"options": "--key id"}
+
+    def run(rows: str, **other: str) -> int:
+        said.write_text(rows)
+        known = {**given, **other}
+        env = {
+            name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: known[found[1]], text)
+            for name, text in step["env"].items()
+        }
+        path = f"{COMMAND.parent}:{os.environ['PATH']}"
+        env |= {"PATH": path, "HOME": str(tmp_path), "GITHUB_OUTPUT": str(outputs)}
+        command = ["bash", "-c", step["run"]]
+        return subprocess.run(command, env=env, cwd=tmp_path, check=False).returncode
+
+    assert run("id,town\n1,Moss\n") == 0
+    assert run("id,town\n1,Moss\n2,Oslo\n") == 0
+    with node.http(node.token()) as client:
+        rows = client.get("/acted/tail").json()["data"]
+        head = client.get("/acted/refs/head").text
+    assert [(row["id"], row["town"]) for row in rows] == [(1, "Moss"), (2, "Oslo")]
+    assert outputs.read_text().splitlines()[-1] == f"head={head}"
+    assert run("id,town\n3,x\n", token="ka_of_nobody") != 0
+    hostile = {"dataset": f"{node.url}/other", "options": "$(touch hacked) ; touch hacked"}
+    assert run("id,town\n3,x\n", **hostile) != 0
+    assert not (tmp_path / "hacked").exists()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
