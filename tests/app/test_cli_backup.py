@@ -5,37 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from upkeep_parts import grown, longer
+from upkeep_parts import answer, grown, longer, odf
 
-from odf_node.cli.main import main
-from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def stores(data: Path) -> Iterator[Stores]:
-    opened = open_stores(StoreSettings(data=data, durable=False))
-    yield opened
-    opened.close()
-
-
-def odf(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def answer(result: Result) -> dict[str, Any]:
-    return dict(json.loads(result.stdout))
 
 
 def test_a_node_is_backed_up_checked_lost_and_restored(

@@ -22,6 +22,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.index.sql import RefIndex
 from odf_storage.stores.sql.migrate import revert
+from odf_workers.confine import apply
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def _no_java(stores: Stores, data: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def _not_confined(stores: Stores, data: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(doctor, "_landlock", lambda: 0)
+    patch.setattr(doctor, "_unconfined", lambda: ["any file its user may"])
     patch.setenv("ODF_NODE_QUERY_CONFINEMENT", "require")
 
 
@@ -151,10 +152,19 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
     "database, broken": (_broken, "", ""),
     "backups": (_no_backup, "failed: the bucket is gone", "tries again"),
     "Spark": (_no_java, "has no bin/java", "JDK 17"),
-    "confinement": (_not_confined, "no Landlock", "ODF_NODE_QUERY_CONFINEMENT=auto"),
+    "confinement": (
+        _not_confined,
+        "could reach any file its user may",
+        "ODF_NODE_QUERY_CONFINEMENT=auto",
+    ),
     "descriptors": (_few_files, "too few", "ulimit -n"),
     "network": (_away, "cannot be reached", "ODF_NODE_PUBLIC_URL"),
 }
+
+
+def test_what_cannot_be_confined_is_what_the_program_says_that_confines() -> None:
+    reaches = [apply.PARTS[what] for what in apply.missing()]
+    assert doctor._unconfined() == reaches
 
 
 @pytest.mark.parametrize("fault", FAULTS)

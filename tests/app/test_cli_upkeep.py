@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chain_maker import entry, long_chain
-from click.testing import CliRunner, Result
 from refusals import refusing
-from upkeep_parts import grown, key_of
+from upkeep_parts import answer, grown, key_of, odf
 
-from odf_node.cli.main import main
 from odf_node.cli.upkeep import parse_rate
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
@@ -25,26 +20,6 @@ from odf_storage.runtime.clock import parse_duration
 from odf_storage.stores.ports.values import ObjectKind
 
 ORPHAN = b"nobody names this"
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def stores(data: Path) -> Iterator[Stores]:
-    opened = open_stores(StoreSettings(data=data, durable=False))
-    yield opened
-    opened.close()
-
-
-def odf(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def answer(result: Result) -> dict[str, Any]:
-    return dict(json.loads(result.stdout))
 
 
 def test_a_whole_node_is_clean(stores: Stores, data: Path) -> None:

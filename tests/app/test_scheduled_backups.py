@@ -15,7 +15,8 @@ from service import Service, serving
 from upkeep_parts import Ahead, grown, longer
 
 from odf_node.service.accounts.accounts import ensure_account
-from odf_node.service.system.backups import RETRY_S, BackupRunner, BackupSettings
+from odf_node.service.system.backups import BackupRunner, BackupSettings
+from odf_node.service.system.recurring import RETRY_S
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.backup.last import last_backup
 from odf_storage.datasets.backup.manifest import listed

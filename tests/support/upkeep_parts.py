@@ -1,11 +1,15 @@
-"""Datasets with real slices for the tests of upkeep, and a clock that is ahead."""
+"""Datasets with real slices for the tests of upkeep, a clock that is ahead, and commands."""
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
+from typing import Any
 
 from chain_maker import add_data, entry, linked, parquet, seed, slice_of, table
+from click.testing import CliRunner, Result
 
+from odf_node.cli.main import main
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import fold
 from odf_protocol.identity import DatasetRef
@@ -28,6 +32,14 @@ class Ahead:
 
     def __call__(self) -> Instant:
         return Instant(system_clock().ns + self._ns)
+
+
+def odf(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def answer(result: Result) -> dict[str, Any]:
+    return dict(json.loads(result.stdout))
 
 
 TOMORROW = Ahead(timedelta(hours=25))

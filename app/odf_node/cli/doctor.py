@@ -6,12 +6,12 @@ database and the store are opened once, for all checks that need them.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import socket
 import sqlite3
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -24,6 +24,7 @@ import click
 
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import NANOS
+from odf_protocol.typed import decode_json
 from odf_storage.runtime.clock import system_clock
 
 from ..client.limits import one_line
@@ -47,7 +48,7 @@ OLDEST_YEAR_S = 1_735_689_600
 CONNECT_S = 3.0
 PROBE = "doctor/probe"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_LANDLOCK_CREATE_RULESET, _LANDLOCK_VERSION = 444, 1
+CONFINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,27 +140,28 @@ def _spark(seen: Seen) -> Found:
 
 
 def _confinement(seen: Seen) -> Found:
-    has = sys.platform == "linux" and _landlock() > 0
-    if has:
+    reaches = _unconfined()
+    if not reaches:
         yield "well", "the kernel can confine queries and engines", ""
     elif seen.settings.query_confinement == "require":
         yield (
             "bad",
-            "queries are to be confined, and this kernel has no Landlock: all are refused",
-            "use Linux 5.13 or newer with Landlock, or set ODF_NODE_QUERY_CONFINEMENT=auto",
+            f"queries are to be confined, and could reach {'; '.join(reaches)}: all are refused",
+            "use Linux 6.12 or newer with Landlock, or set ODF_NODE_QUERY_CONFINEMENT=auto",
         )
     else:
         yield (
             "note",
-            "this machine cannot confine queries of strangers (no Landlock)",
-            "let only people query whom you trust, or use Linux 5.13 or newer",
+            f"queries of strangers could reach {'; '.join(reaches)}",
+            "let only people query whom you trust, or use Linux 6.12 or newer with Landlock",
         )
 
 
-def _landlock() -> int:
-    """Return the version of Landlock, 0 without it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    return max(0, int(libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION)))
+def _unconfined() -> list[str]:
+    """Return what code of strangers could reach here, as the program says that confines it."""
+    asked = [sys.executable, "-m", "odf_workers.confine", "--missing"]
+    done = subprocess.run(asked, capture_output=True, check=True, timeout=CONFINE_S)
+    return decode_json(done.stdout, list[str])
 
 
 def _descriptors(seen: Seen) -> Found:
@@ -391,7 +393,7 @@ def _ran(topic: str, check: Callable[[Seen], Found], seen: Seen) -> list[Finding
 
     try:
         return [Finding(topic, level, says, do) for level, says, do in check(seen)]
-    except (NodeError, OSError, sa.exc.SQLAlchemyError) as error:
+    except (NodeError, OSError, subprocess.SubprocessError, sa.exc.SQLAlchemyError) as error:
         return [Finding(topic, "bad", message_of(error), "mend this, and ask again")]
 
 

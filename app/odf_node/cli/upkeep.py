@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from odf_protocol.errors import BadInput, Conflict, Unavailable
-from odf_protocol.identity import DatasetRef
 from odf_storage.datasets.node.naming import dataset_ref
 from odf_storage.runtime.clock import parse_duration, system_clock
 from odf_storage.stores.ports.accounts import AuditEntry
@@ -258,7 +257,9 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
     You may run it beside a running node. It keeps all objects that heads reach, or reached within
     the grace time, and objects that waiting or running jobs name.
     """
-    from odf_storage.datasets.upkeep.gc import collect_garbage
+    from odf_storage.datasets.upkeep.gc import collect_garbage, sweep_merge_states
+
+    from ..service.settings import load_settings
 
     least = parse_duration(grace)
     if least < LEAST_GRACE:
@@ -272,25 +273,13 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
             dry_run=dry_run,
             progress=lambda dataset, objects: show(f"{objects} objects", dataset),
         )
-        report.merge_states = _sweep_merge_states(stores, where, dry_run=dry_run)
+        report.merge_states = sweep_merge_states(
+            stores, load_settings(**where).data, dry_run=dry_run
+        )
         print_json(report.to_data()) if as_json else _print(_gc_lines(report))
         if not dry_run:
             removed = sum(one.count for one in report.removed.values())
             _note(stores, "gc", removed=removed)
-
-
-def _sweep_merge_states(stores: Any, where: dict[str, Any], *, dry_run: bool) -> int:
-    """Remove merge states of datasets that no longer exist, and return their number.
-
-    This finds states only if workers keep them in this data folder.
-    """
-    from odf_storage.datasets.merge_state.store import MergeStates, states_folder
-
-    from ..service.settings import load_settings
-
-    folder = states_folder(load_settings(**where).data)
-    known = lambda dataset: stores.registry.find(DatasetRef(id=dataset)) is not None  # noqa: E731
-    return len(MergeStates(folder, max_bytes=0).sweep(known, dry_run=dry_run))
 
 
 def _gc_lines(report: Any) -> list[str]:

@@ -107,6 +107,11 @@ OWN = (
         runners=f"{_HERE}.parts.doors:runners_of_trust",
     ),
     Feature(
+        name="upkeep",
+        settings=f"{_HERE}.system.chores:UpkeepSettings",
+        runners=f"{_HERE}.parts.doors:runners_of_upkeep",
+    ),
+    Feature(
         name="webhooks",
         parts=f"{_HERE}.parts.doors:parts_of_webhooks",
         dataset_routes=(f"{_HERE}.webhooks.routes:add_webhook_routes",),

@@ -1,12 +1,16 @@
-"""`python -m odf_workers.confine RULES -- COMMAND …`: run the command confined."""
+"""`python -m odf_workers.confine RULES -- COMMAND …`: run the command confined.
+
+`python -m odf_workers.confine --missing` prints as JSON what code of strangers could reach here.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
 
-from .apply import CannotConfine, confine
+from .apply import PARTS, CannotConfine, confine, missing
 from .rules import Rules
 
 UNABLE = 126
@@ -14,7 +18,10 @@ UNABLE = 126
 
 
 def main(given: list[str]) -> int:
-    """Run the command; return only if that fails."""
+    """Run the command; return only if that fails, or if none was given to run."""
+    if given == ["--missing"]:
+        sys.stdout.write(json.dumps([PARTS[what] for what in missing()]) + "\n")
+        return 0
     try:
         text, separator, *command = given
         if separator != "--" or not command:

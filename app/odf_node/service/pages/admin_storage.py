@@ -26,8 +26,8 @@ from .views import Views
 PATH = "/v/admin/storage"
 LARGEST = 20
 DAMAGES = 100
-UPKEEP = ("fsck", "gc")
-"""Maintenance commands whose last runs are shown."""
+UPKEEP = ("fsck", "gc", "scrub")
+"""Maintenance, by schedule or command, whose last runs are shown."""
 
 
 def _storage(given: Views, actor: Actor, request: Request) -> Response:

@@ -22,9 +22,7 @@ from ..mcp.tools import McpSettings, McpTools
 from ..news.atom import AtomFeeds
 from ..news.feeds import ChainFeed
 from ..odata.feed import Feeds, ODataSettings
-from ..oidc.pages import desk_of, login_addresses, login_way
-from ..oidc.people import People
-from ..oidc.provider import OidcSettings, Provider
+from ..oidc.provider import OidcSettings
 from ..processes.follower import Follower
 from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
 from ..projections.publications import Publishing
@@ -33,6 +31,7 @@ from ..setting_groups.words import Tenancy
 from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
 from ..sharing.tables import SharedTables
 from ..system.backups import BackupRunner, BackupSettings
+from ..system.chores import ChoreRunner, UpkeepSettings, chores_of
 from ..trust.attestations import ATTESTED_REST_S, Attesting
 from ..trust.log import SALTS, SALTS_BYTES, LogKeeper, TrustSettings, policy_of
 from ..trust.routes import LOG_REST_S, WITNESS_PATH, LogRunner
@@ -56,6 +55,13 @@ def runners_of_backups(node: FeatureParts) -> Iterator[BackupRunner]:
             objects_url=node.settings.objects_url,
             clock=node.clock,
         )
+
+
+def runners_of_upkeep(node: FeatureParts) -> Iterator[ChoreRunner]:
+    """Yield what does each chore that the settings ask for."""
+    holder = node.random(8).hex()
+    for chore in chores_of(node.part(UpkeepSettings), node.settings.data):
+        yield ChoreRunner(node.stores, chore, node.clock, holder)
 
 
 def parts_of_feeds(node: FeatureParts) -> Iterator[object]:
@@ -220,6 +226,9 @@ def parts_of_oidc(node: FeatureParts) -> Iterator[object]:
     """Yield what the pages of the login by a provider ask for, if there is one."""
     settings = node.part(OidcSettings)
     if settings.issuer is not None:
+        from ..oidc.people import People  # few nodes have a provider
+        from ..oidc.provider import Provider
+
         need("authlib", "login by an identity provider (ODF_OIDC_ISSUER) takes Authlib")
         yield Provider(settings)
         yield People(settings, node.stores, node.throttle, node.clock, node.random)
@@ -228,6 +237,10 @@ def parts_of_oidc(node: FeatureParts) -> Iterator[object]:
 def addresses_of_oidc(node: FeatureParts) -> Iterator[Route]:
     """Yield the addresses of the login by a provider, if there is one."""
     if node.part(OidcSettings).issuer is not None:
+        from ..oidc.pages import desk_of, login_addresses
+        from ..oidc.people import People
+        from ..oidc.provider import Provider
+
         desk = desk_of(node.part(Provider), node.part(People), node.session_secrets)
         yield from login_addresses(node.settings, node.views, node.sessions, desk)
 
@@ -235,6 +248,9 @@ def addresses_of_oidc(node: FeatureParts) -> Iterator[Route]:
 def logins_of_oidc(node: FeatureParts) -> Iterator[LoginWay]:
     """Yield the link to the provider, if there is one."""
     if node.part(OidcSettings).issuer is not None:
+        from ..oidc.pages import login_way
+        from ..oidc.provider import Provider
+
         yield login_way(node.part(Provider))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from odf_protocol.errors import NodeError
-from odf_protocol.instant import NANOS
 from odf_storage.datasets.backup.last import MOST_PROBLEM_CHARS, note_failed
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
@@ -19,14 +17,13 @@ from odf_storage.runtime.environment import BaseSettings
 from odf_storage.runtime.extras import app_version
 from odf_storage.stores.ports.accounts import AuditEntry
 
-from ..processes.follower import Follower, Stopping
+from ..processes.follower import Stopping
+from .recurring import RETRY_S, Recurring
 
 if TYPE_CHECKING:
     from odf_storage.datasets.backup.make import BackupReport
 
 DAY_S = 86_400.0
-RETRY_S = 300.0
-"""Seconds after a failure, or after another service or a command was found at work."""
 _log = logging.getLogger("odf.node")
 
 
@@ -46,7 +43,7 @@ class BackupSettings(BaseSettings):
     key: Path | None = Field(None, description="File with the key that seals the backups.")
 
 
-class BackupRunner:
+class BackupRunner(Recurring):
     """Makes a backup whenever the newest one at the place is old enough, whoever made that.
 
     Services of one node look at the same place, where only one at a time may write.
@@ -62,27 +59,9 @@ class BackupRunner:
         objects_url: str | None,
         clock: Clock,
     ) -> None:
-        self._stores, self._settings, self._clock = stores, settings, clock
+        super().__init__("backups", stores, clock, settings.every_s)
+        self._settings = settings
         self._target, self._data, self._objects_url = target, data, objects_url
-        self._not_before_ns = 0
-        self._stopping = threading.Event()
-        self._follower = Follower("backups", stores.wake_up, self.look, poll_s=RETRY_S)
-
-    def start(self) -> None:
-        self._follower.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._follower.stop()
-
-    def look(self) -> float:
-        """Make a backup if it is time; return the seconds to the next look."""
-        rest_s = (self._not_before_ns - self._clock().ns) / NANOS
-        if rest_s > 0:
-            return min(rest_s, self._settings.every_s)
-        rest_s = self._try()
-        self._not_before_ns = self._clock().ns + int(rest_s * NANOS)
-        return rest_s
 
     def _try(self) -> float:
         """Make a backup if it is due; return the seconds to the next attempt."""
@@ -119,10 +98,6 @@ class BackupRunner:
             every_s=self._settings.every_s,
             progress=self._go_on,
         )
-
-    def _go_on(self, _step: str, _done: int, _total: int) -> None:
-        if self._stopping.is_set():
-            raise Stopping
 
     def _fail(self, error: Exception) -> None:
         is_told = isinstance(error, NodeError)

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from odf_protocol.chain.definition_rules import ChainRuleBroken
@@ -368,6 +369,20 @@ def republish_recent(stores: Stores, *, clock: Clock = system_clock) -> int:
 def remove_abandoned(stores: Stores, *, clock: Clock = system_clock) -> int:
     """Remove the files of writes that broke off; return their number. It checks every file."""
     return stores.objects.remove_abandoned(before=_ago(clock, ABANDONED_AFTER))
+
+
+def sweep_merge_states(stores: Stores, data: Path, *, dry_run: bool = False) -> int:
+    """Remove merge states of datasets that no longer exist, and return their number.
+
+    This finds states only if workers keep them in this data folder.
+    """
+
+    from ..merge_state.store import MergeStates, states_folder  # loads Arrow
+
+    def is_known(dataset: DatasetId) -> bool:
+        return stores.registry.find(DatasetRef(id=dataset)) is not None
+
+    return len(MergeStates(states_folder(data), max_bytes=0).sweep(is_known, dry_run=dry_run))
 
 
 def _ago(clock: Clock, time: timedelta) -> Instant:
