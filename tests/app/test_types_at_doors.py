@@ -5,8 +5,10 @@ A door shows a value with all its digits, or says that it does not.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import re
+import struct
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -22,6 +24,7 @@ from odf_storage.stores.ports.values import Visibility
 
 NS = 1_767_312_245_123_456_789
 DIGITS = "1234567890123456789.0123456789"
+WIDE = "123456789012345678901234567890123456789012345.25"
 MS_TEXT, NS_TEXT = "2026-01-02T00:04:05.123Z", "2026-01-02T00:04:05.123456789Z"
 CLOCK = datetime.time(1, 2, 3, 4)
 TYPES: dict[str, tuple[Any, Any, Any, Any]] = {
@@ -31,7 +34,7 @@ TYPES: dict[str, tuple[Any, Any, Any, Any]] = {
     "`Float32`": (pa.float32(), 0.1, 0.1, 0.1),
     "`Float64`, `NaN`": (pa.float64(), float("nan"), "NaN", "NaN"),
     "`Decimal`": (pa.decimal128(38, 10), Decimal(DIGITS), DIGITS, DIGITS),
-    "`Decimal` above 38 digits": (pa.decimal256(50, 2), Decimal("1.25"), "1.25", "1.25"),
+    "`Decimal` above 38 digits": (pa.decimal256(50, 2), Decimal(WIDE), WIDE, WIDE),
     "`Date`": (pa.date32(), datetime.date(2026, 1, 2), *["2026-01-02"] * 2),
     "`Time` in microseconds": (pa.time64("us"), CLOCK, *["01:02:03.000004"] * 2),
     "`Time` in nanoseconds": (pa.time64("ns"), CLOCK, *["01:02:03.000004"] * 2),
@@ -46,6 +49,9 @@ TYPES: dict[str, tuple[Any, Any, Any, Any]] = {
 """By the name on the page: type, value, and the value as OData and MCP say it."""
 COLUMNS = {name: f"c{at}" for at, name in enumerate(TYPES)}
 ROW = {COLUMNS[name]: told[1] for name, told in TYPES.items()}
+GONE = {COLUMNS["`Int64`"]: 5}
+"""A row that was taken back."""
+R = 1
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +59,22 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with serving(tmp_path_factory.mktemp("node")) as service:
         columns = pa.schema([(COLUMNS[name], told[0]) for name, told in TYPES.items()])
         made = TableMade(service.node.stores, "kamu/every", columns, visibility=Visibility.PUBLIC)
-        made.add([ROW, {}])
+        made.add([ROW, {}, GONE])
+        made.add([GONE], [R])
         yield service
+
+
+def table_of(title: str, columns: int) -> dict[str, list[str]]:
+    """The cells of a table of the page, by the first of each line."""
+    section = PAGE.read_text().partition(f"{title}\n")[2].split("\n##")[0]
+    lines = re.findall(r"^\|" + r" (.+?) \|" * columns + "$", section, re.MULTILINE)
+    return {name: each for name, *each in lines if set(name) != {"-"}}
 
 
 def page() -> dict[str, list[str]]:
     """What the page says of each type: DuckLake, OData, MCP."""
-    section = PAGE.read_text().partition("### DuckLake, OData, MCP\n")[2].partition("\n## ")[0]
-    lines = re.findall(r"^\| (`.+?) \| (.+?) \| (.+?) \| (.+?) \|$", section, re.MULTILINE)
-    return {name: told for name, *told in lines}
+    found = table_of("### DuckLake, OData, MCP", 4)
+    return {name: each for name, each in found.items() if name.startswith("`")}
 
 
 def test_the_page_says_something_of_every_type():
@@ -131,3 +144,77 @@ def test_tools_say_every_value_with_all_its_digits(service):
         assert told == {str: "text", int: "number", float: "number"}.get(
             type(TYPES[name][3]), "JSON"
         )
+
+
+def by_odata(service: Service) -> list[dict[str, Any]]:
+    """The rows that python-odata reads."""
+    pytest.importorskip("odata", reason="needs python-odata")
+    import requests
+    from odata import ODataService
+
+    with requests.Session() as session:
+        feed = ODataService(
+            f"{service.url}/odata/kamu/", reflect_entities=True, session=session,
+            quiet_progress=True,
+        )  # fmt: skip
+        found = list(feed.query(feed.entities["every"]))
+    return [{name: getattr(row, name, None) for name in COLUMNS.values()} for row in found]
+
+
+def by_mcp(service: Service) -> list[dict[str, Any]]:
+    """The rows that fastmcp reads."""
+    fastmcp = pytest.importorskip("fastmcp", reason="needs fastmcp")
+
+    async def asked() -> Any:
+        async with fastmcp.Client(f"{service.url}/mcp") as client:
+            return await client.call_tool("sample_rows", {"dataset": "every"})
+
+    return list(asyncio.run(asked()).structured_content["rows"])
+
+
+def by_ducklake(service: Service) -> list[dict[str, Any]]:
+    """The rows that DuckDB reads of the lake."""
+    from ducklake_clients import duck
+
+    with duck(service) as db:
+        table = db.execute('FROM odf.kamu."every" ORDER BY "offset"')
+        names = [each[0] for each in table.description]
+        return [dict(zip(names, row, strict=True)) for row in table.fetchall()]
+
+
+@pytest.mark.parametrize("read", [by_ducklake, by_odata, by_mcp])
+def test_no_door_shows_a_row_that_was_taken_back_and_each_shows_null_as_null(service, read):
+    full, empty = read(service)
+    assert {empty.get(column) for column in COLUMNS.values()} == {None}
+    assert int(full[COLUMNS["`Int64`"]]) == 2**53 + 1
+
+
+READERS = {"DuckDB": by_ducklake, "python-odata": by_odata, "fastmcp": by_mcp}
+
+
+def told(name: str, shown: Any) -> str:
+    """What became of the value of a type."""
+    wanted = TYPES[name][1]
+    if shown is None:
+        return "left out"
+    if isinstance(shown, datetime.datetime):
+        unit_ns = 10**6 if "milliseconds" in name else 1
+        is_whole = round(shown.timestamp() * 10**6) * 1_000 == wanted * unit_ns
+        return "same" if is_whole else "cut to microseconds"
+    if isinstance(shown, str):
+        return "text" if shown in TYPES[name][2:] else "another text"
+    if isinstance(wanted, float):
+        nearest = struct.unpack("f", struct.pack("f", shown))[0]
+        return "same" if str(shown) == str(wanted) or nearest == shown else "rounded"
+    return "same" if shown == wanted else "rounded"
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_each_client_shows_each_value_as_the_page_says(service, reader):
+    said = table_of("### Values in clients", 1 + len(READERS))
+    titles = said.pop("value")
+    row = READERS[reader](service)[0]
+    shown = {name: told(name, row.get(COLUMNS[name])) for name in TYPES}
+    assert {name: dict(zip(titles, each, strict=True))[reader] for name, each in said.items()} == {
+        name: shown[name] for name in TYPES
+    }
