@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,36 @@ def test_prov_has_an_entity_for_each_row_and_an_activity_for_each_block(made: Ma
     for name, each in document["entity"].items():
         assert name.count(":") == 1
         assert all(isinstance(value, list) for value in each.values())
+
+
+def test_prov_is_read_whole_by_the_library_of_its_authors(made: Made) -> None:
+    model = pytest.importorskip("prov.model", reason="needs prov, of the test tools")
+    answer = made.ask(made.tens, offset=1, depth="all", accept="application/prov+json")
+    read = model.ProvDocument.deserialize(content=answer.text, format="json")
+    kinds = Counter(type(each) for each in read.get_records())
+    assert kinds == {
+        model.ProvEntity: 2,
+        model.ProvActivity: 2,
+        model.ProvGeneration: 2,
+        model.ProvUsage: 1,
+        model.ProvDerivation: 1,
+    }
+    rows = {each.identifier.localpart: each for each in read.get_records(model.ProvEntity)}
+    row = rows[f"{_short(made.tens)}/1"]
+    told = {name.localpart: value for name, value in row.attributes}
+    assert (told["alias"], told["offset"], told["stands"]) == ("kamu/tens", "1", True)
+    assert json.loads(told["values"])["tens"] == 30
+    (derived,) = read.get_records(model.ProvDerivation)
+    assert [one.localpart for one in derived.args[:2]] == [
+        f"{_short(made.tens)}/1",
+        f"{_short(made.cities)}/3",
+    ]
+    ends = [one.get_endTime() for one in read.get_records(model.ProvActivity)]
+    assert None not in ends
+    for form in ("json", "provn", "xml"):
+        assert read.serialize(format=form)
+    again = model.ProvDocument.deserialize(content=read.serialize(format="json"), format="json")
+    assert again == read
 
 
 def test_openlineage_has_a_run_for_each_step_that_its_own_client_reads(made: Made) -> None:

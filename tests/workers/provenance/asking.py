@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from odf_protocol.metadata.events import ExecuteTransform
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.why_job import WhyPayload, WhyStep
 from odf_storage.datasets.node.rights import upstream
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.pruning.footers import FOOTERS
 from odf_storage.datasets.pruning.learned import Bounds
+from odf_workers.jobs.provenance.rows import Seen, find_row
 from odf_workers.jobs.provenance.run import run_why
+from odf_workers.jobs.provenance.witness import searching
 
 
 def why(
@@ -47,6 +50,22 @@ def offsets(step: WhyStep, *roles: str) -> dict[str, list[int]]:
         )
         for each in step.why
     }
+
+
+def given_by(
+    stores: Stores, bench: Any, dataset: Dataset, offset: int, rows: dict[str, list[int]]
+) -> int:
+    """How many rows like the one with the offset the query gives of these rows of its inputs alone;
+    inputs are named as in `offsets`."""
+    row = find_row(dataset, offset, None, Seen(bench.memory))
+    event = row.block.event
+    assert isinstance(event, ExecuteTransform)
+    is_stateful = event.new_checkpoint is not None
+    with searching(stores, row, row.block, event, bench) as search:
+        if is_stateful:
+            search.plan, _, _ = search.standing([()] * len(search.inputs), None)
+        names = [str(one.entry.alias.name) for one in search.inputs]
+        return search.count({names.index(name): each for name, each in rows.items() if each})
 
 
 def wrong_footers(bench: Any, *datasets: Dataset) -> int:

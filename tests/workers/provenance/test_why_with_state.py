@@ -6,12 +6,13 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
-from tests.workers.provenance.asking import offsets, why
+from tests.workers.provenance.asking import given_by, offsets, why
 from throwaway import throwaway_stores
 
 from odf_protocol.instant import Instant
@@ -219,3 +220,18 @@ def test_the_named_rows_are_those_of_a_second_look_and_give_the_row_alone(
         wanted = FORMS[form].look(row, known["left"], known["right"])
         found = {name: set(each) for name, each in offsets(step, *FORMS[form].roles).items()}
         assert found == {"left": set(), "right": set(), **wanted}, (form, row)
+        assert_least(history, row["offset"], offsets(step), found)
+
+
+def assert_least(
+    history: History,
+    offset: int,
+    every: dict[str, list[int]],
+    found: dict[str, set[int]],
+) -> None:
+    """The rows alone give the row, and not without one of those that it needs."""
+    given = partial(given_by, history.stores, history.bench, history.made, offset)
+    assert given(every) == 1
+    name, gone = history.chance.choice([(name, at) for name in found for at in sorted(found[name])])
+    fewer = {one: [at for at in each if (one, at) != (name, gone)] for one, each in every.items()}
+    assert given(fewer) == 0, (name, gone)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -75,27 +76,34 @@ def witnesses_of(
         UnsupportedEngine; InvalidQuery, EngineFailed: the query cannot run here.
         TooManyRows. JobLost, …: errors in `CUT_SHORT`.
     """
+    with searching(stores, row, block, event, bench) as search:
+        kept = event.new_checkpoint
+        state = (
+            None
+            if kept is None
+            else search.files.get(row.dataset, ObjectKind.CHECKPOINT, kept.physical_hash)
+        )
+        is_stateful = state is not None and holds_state(state)
+        return search.by_trace(event) if is_stateful else search.by_halves()
+
+
+@contextmanager
+def searching(
+    stores: Stores, row: FoundRow, block: HashedBlock, event: ExecuteTransform, bench: WorkerContext
+) -> Iterator[Search]:
+    """Yield a search in what the execution of a block read. Raises as `witnesses_of`."""
     before = row.dataset.state(block.prev)
     plan, inputs = recorded_plan(stores, before, block, event, bench.memory.inputs)
     note = read_note(stores.objects, row.dataset.id)
     engine = engine_of(plan.transform, bench.engines.all, note.at(block.sequence_number), note)
     with work_folder(bench.scratch, "why-") as name:
         files = input_files(Path(name), bench.scratch, bench.transforms)
-        search = _Search(row, plan, inputs, engine, files, Path(name), bench)
-        kept = event.new_checkpoint
-        state = (
-            None
-            if kept is None
-            else files.get(row.dataset, ObjectKind.CHECKPOINT, kept.physical_hash)
-        )
-        is_stateful = state is not None and holds_state(state)
-        found = search.by_trace(event) if is_stateful else search.by_halves()
+        yield Search(row, plan, inputs, engine, files, Path(name), bench)
         files.trim()
-    return found
 
 
 @dataclass
-class _Search:
+class Search:
     """The search for the rows of one row."""
 
     row: FoundRow
@@ -119,7 +127,7 @@ class _Search:
             if item.offset_interval is not None
         }
         likely = self._likely()
-        if likely and (count := self._count(likely)):
+        if likely and (count := self.count(likely)):
             nth = self.row.rank_among_equals() if count > 1 else 0
             found = self._halved(likely, min(nth, count - 1))
         else:
@@ -145,7 +153,7 @@ class _Search:
     def _halved(self, rows: dict[int, Offsets], nth: int) -> dict[int, Offsets]:
         while sum(map(len, rows.values())) > 1:
             some, others = _halves(rows)
-            count = self._count(some)
+            count = self.count(some)
             rows, nth = (some, nth) if nth < count else (others, nth - count)
         return rows
 
@@ -153,9 +161,9 @@ class _Search:
         """Run the query over one row, or over both rows of a correction."""
         own = frozenset({self.row.operation})
         for tried in _with_partner(rows):
-            if self._count(tried, own):
+            if self.count(tried, own):
                 return self._found(trace, tried, REPRODUCED)
-        if self._count(rows):
+        if self.count(rows):
             return self._found(trace, rows, REPRODUCED, "as one half of a correction")
         return self._found(
             trace, {}, UNKNOWN, "no row that was read gives the row alone: the query combines rows"
@@ -191,7 +199,7 @@ class _Search:
         footers: LearnedBounds | None,
     ) -> tuple[Witnesses, bool]:
         """Return the answer, and whether all slices were looked at."""
-        self.plan, chosen, is_whole = self._standing(known, footers)
+        self.plan, chosen, is_whole = self.standing(known, footers)
         number = sum(len(each.offsets) for each in chosen.values())
         if number > self.bench.provenance_rows:
             raise LimitExceeded(
@@ -220,7 +228,7 @@ class _Search:
         for each in trace.witnesses:
             rows.setdefault(each.input, []).append(each.offset)
         picked: dict[int, Offsets] = {at: sorted(set(each)) for at, each in rows.items()}
-        is_given = self._count(picked, ADDS)
+        is_given = self.count(picked, ADDS)
         verdict = REPRODUCED if is_given else NOT_REPRODUCED
         return self._answer(trace, verdict, None if is_given else "the rows alone give other rows")
 
@@ -231,7 +239,7 @@ class _Search:
         request = request_of(self.row.dataset, empty, self.inputs, files, folder, None)
         return self.engine.narrow_transform(request, self.row.comparable())
 
-    def _standing(
+    def standing(
         self, known: Sequence[Sequence[Condition]], footers: LearnedBounds | None
     ) -> tuple[TransformPlan, dict[DatasetId, Chosen], bool]:
         """Return a plan of all that was read so far, the rows of it that stand, and whether they
@@ -278,7 +286,7 @@ class _Search:
 
     # --- runs -------------------------------------------------------------------------------
 
-    def _count(self, rows: Mapping[int, Offsets], operations: Operations | None = None) -> int:
+    def count(self, rows: Mapping[int, Offsets], operations: Operations | None = None) -> int:
         """Return how many rows of the same content the query gives of these rows alone, with one of
         the operations; by default those that add or take away, as the row does."""
         if self._last is None or self._last[0] != rows:
