@@ -10,6 +10,9 @@ from typing import Any
 from browsers import Windows, chromium
 from page_sets import corrected, stations
 from service import Service, serving
+from tests.workers.provenance.test_tour_of_provenance import made
+
+from odf_workers.engines.spark.session import SparkOptions, SparkWhenNeeded
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH, HEIGHT = 1000, 620
@@ -50,12 +53,31 @@ def take(service: Service, window: Windows) -> None:
     page.screenshot(path=FOLDER / "block.png")
 
 
+def take_tour(folder: Path, window: Windows) -> None:
+    """The tour of docs/provenance.md: why a day is the second worst."""
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    spark = SparkWhenNeeded(SparkOptions(scratch=scratch, folders=(folder,)))
+    with serving(folder / "node", poll_s=0.05) as service, made(service, spark, scratch):
+        page = window(f"{service.url}/worst?why=1", width=WIDTH)
+        while (again := page.get_by_role("link", name="Look again")).count():
+            again.click()
+        page.get_by_text("The named rows alone give this row.").first.wait_for()
+        top = page.locator("h1").bounding_box()
+        assert top is not None
+        clip = {"x": 0, "y": max(0, top["y"] - 16), "width": WIDTH, "height": HEIGHT}
+        page.screenshot(path=FOLDER / "why.png", clip=clip, full_page=True)
+    spark.stop()
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    with TemporaryDirectory() as data, serving(Path(data), tenancy="multi") as service:
-        fill(service)
-        with chromium() as browser:
+    with TemporaryDirectory() as data, chromium() as browser:
+        with serving(Path(data, "node"), tenancy="multi") as service:
+            fill(service)
             take(service, Windows(browser))
+        with TemporaryDirectory() as other:
+            take_tour(Path(other), Windows(browser))
     large = [one.name for one in FOLDER.glob("*.png") if one.stat().st_size > MAX_BYTES]
     assert large == [], f"larger than {MAX_BYTES} bytes: {large}"
 
