@@ -56,6 +56,27 @@ def key_pair(seed: bytes) -> KeyPair:
     return KeyPair(seed, bytes(key.public_key().export_key(format="raw")))
 
 
+MAX_KEY_BYTES = 10_000
+
+
+def signing_key(raw: bytes) -> KeyPair:
+    """Read a private key as PEM (PKCS 8), or as ssh-keygen writes it. Raises
+    `UnusableSigningKey`."""
+    from Crypto.PublicKey import ECC
+
+    try:
+        key = ECC.import_key(raw)
+    except (ValueError, IndexError, TypeError):
+        key = None
+    if key is None or key.curve != "Ed25519" or not key.has_private():
+        raise BadInput(
+            "UnusableSigningKey",
+            "a key to sign with is a private one of Ed25519 without a password, as PEM or as "
+            "`ssh-keygen -t ed25519` writes it",
+        )
+    return key_pair(bytes(key.seed))
+
+
 PROOF_TYPE = "Ed25519Signature2020"
 BASE64_URL = "u"
 _ENCODER = msgspec.json.Encoder(order="sorted")

@@ -100,13 +100,15 @@ def run(*words: str) -> Result:
 def test_what_a_job_ingested_is_attested_by_the_key_of_the_node(service, chain):
     service.token()
     body = str(Multihash.of(b"body"))
-    job = ended(service, chain, "ingest", {"upload": body, "sourceName": "sensor"})
+    asked = {"upload": body, "sourceName": "sensor", "signature": "did:key:z6M… AA=="}
+    job = ended(service, chain, "ingest", asked)
     attesting(service).look()
     (made,) = attested(service)
     made.require(chain.id, chain.blocks[-1].raw)
     assert made.claim is Claim.INGESTION
     assert made.signer == service.node.signing_keys.active.public
     assert (made.said["body"], made.said["source"]) == (body, "sensor")
+    assert made.said["publisher"] == asked["signature"]
     assert made.said["job"] == job
     assert made.said["account"].startswith("salted:")
     attesting(service).look()

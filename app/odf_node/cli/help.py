@@ -117,6 +117,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ingest": (
         "odf-node ingest weather.csv http://127.0.0.1:8080/weather",
         "zcat rows.csv.gz | odf-node ingest - http://127.0.0.1:8080/weather --media-type text/csv",
+        "odf-node ingest weather.csv http://127.0.0.1:8080/weather --sign publisher",
     ),
     "retract": (
         "odf-node retract weather --key city=Oslo --key day=2026-01-01",

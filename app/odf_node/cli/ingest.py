@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
 
+from odf_protocol.commitments import MAX_KEY_BYTES, signing_key
 from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
 
-from ..client.folder import FILE_TYPES, sendable
+from ..client.folder import FILE_TYPES, Sendable, sendable
 from ..client.home import HOME
 from ..client.http import may_pass, open_http
 from ..client.limits import MOST_TAKEN_BACK, one_line
@@ -69,6 +72,12 @@ PACKED = (".gz", ".zip", ".bz2", ".zst")
     metavar="SECONDS",
     help="How long to send again after 502, 503, 504 or a broken connection; default: 300.",
 )
+@click.option(
+    "--sign",
+    type=click.Path(path_type=Path),
+    metavar="KEYFILE",
+    help="Sign FILE with this key of Ed25519 (PEM, or of ssh-keygen without a password).",
+)
 @click.option("--async", "no_wait", is_flag=True, help="Do not wait: print where to look.")
 @token_option
 @json_option
@@ -112,17 +121,20 @@ def post_file(
     *,
     key: str | None = None,
     quiet: bool = False,
+    sign: Path | None = None,
     **asked: Any,
 ) -> dict[str, Any]:
     """Post a file (`-` is standard input) and return the receipt. Send it again, under the same
     key, while the connection breaks or a server before the node has no patience; tell a person of
-    it unless `quiet`."""
+    it unless `quiet`. `sign` is the file of the key that signs it."""
     key = key or str(uuid.uuid4())
 
     def told(error: NodeError, pause: float) -> None:
         click.echo(f"{one_line(error.message, 1000)}; again in {pause:.1f} s", err=True)
 
     with opened_file(file) as stream, sendable(stream) as content:
+        if sign is not None:
+            asked["signature"] = signature_of(sign, api, content)
 
         def sent() -> Iterator[bytes]:
             chunks = content.chunks()
@@ -143,6 +155,20 @@ def post_file(
                 if not quiet:
                     click.echo(f"with --key {key} nothing is added twice", err=True)
             raise
+
+
+def signature_of(keyfile: Path, api: NodeApi, content: Sendable) -> str:
+    """Sign what will be sent to the dataset at `api`.
+
+    Raises:
+        UnusableSigningKey: the file has no key of Ed25519, or one that takes a password.
+    """
+    from odf_protocol.trust.posts import PostSignature
+
+    with keyfile.open("rb") as stream:
+        key = signing_key(stream.read(MAX_KEY_BYTES))
+    dataset = DatasetId.parse(str(api.dataset().get("id")))
+    return str(PostSignature.sign(key, dataset, Multihash.of_chunks(content.chunks())))
 
 
 def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[bytes]:

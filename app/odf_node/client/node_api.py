@@ -193,6 +193,7 @@ class NodeApi:
         on_bad_rows: str | None = None,
         max_bad_rows: int | None = None,
         key: str | None = None,
+        signature: str | None = None,
         wait: bool = True,
         repeat_s: float | None = None,
         seen: Seen | None = None,
@@ -209,6 +210,7 @@ class NodeApi:
         headers = {
             "content-type": media_type,
             "odf-event-time": event_time,
+            "odf-signature": signature,
             "content-length": None if size is None else str(size),
             "idempotency-key": key,
             "prefer": "respond-async" if seen is not None or not wait else f"wait={PATIENCE_S}",

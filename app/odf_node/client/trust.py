@@ -53,6 +53,7 @@ LOGS, EVIDENCE, POLICY = "logs.json", "evidence", "policy"
 LOG_PATHS = ("../log", "../../log")
 """Where a log lies, seen from a dataset: nodes have addresses of one or two words."""
 MAX_EVIDENCE_BYTES = 1024 * 1024
+COSIGNED_S, LOOK_AGAIN_S = 3.0, 0.3
 CONTRADICTIONS = (Word.ROLLED_BACK, Word.SPLIT_VIEW)
 
 
@@ -176,16 +177,29 @@ class HeadCheck:
     wanted: Wanted
     limits: ClientLimits = LIMITS
     clock: Seconds = time.time
+    cosigned_s: float = COSIGNED_S
 
     def check(
         self, base: str, dataset: DatasetId, head: Multihash, *, token: str | None = None
     ) -> Finding:
         """Return what the log of the node at `base` says of the head of the dataset there.
 
+        Nodes ask their witnesses after a head has moved. So where a policy wants signatures of
+        witnesses that a log lacks, it is looked at again for `cosigned_s` seconds.
+
         Raises:
             LogGone: the node showed a log before, and shows none now.
             SignatureWrong, MalformedNote, …: what it shows is no proof.
         """
+        deadline = time.monotonic() + self.cosigned_s
+        while True:
+            found = self._look(base, dataset, head, token)
+            lacks = found.is_alarm and found.verdict.word is Word.UNWITNESSED
+            if not lacks or time.monotonic() >= deadline:
+                return found
+            time.sleep(LOOK_AGAIN_S)
+
+    def _look(self, base: str, dataset: DatasetId, head: Multihash, token: str | None) -> Finding:
         known = self.memory.find(base)
         with open_http(self.limits) as http:
             here = NodeApi(base, token, http=http, limits=self.limits)

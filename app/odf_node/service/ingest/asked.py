@@ -70,6 +70,7 @@ _HEADERS = frozenset(
         b"content-encoding",
         b"idempotency-key",
         b"odf-event-time",
+        b"odf-signature",
         b"prefer",
     )
 )
@@ -107,6 +108,8 @@ class IngestRequest:
     on_bad_rows: OnBadRows = "fail"
     max_bad_rows: int | None = None
     key: str | None = None
+    signature: str | None = None
+    """The publisher's, of the body (`odf_protocol/trust/posts.py`)."""
     creates_source: bool = False
     """Whether a dataset without any push source gets one."""
 
@@ -186,6 +189,7 @@ def asked_of(scope: Scope) -> Asked:
             on_bad_rows=query.on_bad_rows,
             max_bad_rows=query.max_bad_rows,
             key=parse_key(headers.get(b"idempotency-key")),
+            signature=headers.get(b"odf-signature"),
             creates_source=query.upload_token is not None
             and not (query.dry_run or query.changelog),
         ),

@@ -33,6 +33,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import AddPushSource, DatasetKind
 from odf_protocol.metadata.sources import MergeStrategyAppend
 from odf_protocol.multihash import Multihash
+from odf_protocol.trust.posts import PostSignature
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
@@ -288,6 +289,8 @@ class Posts:
         source = None if asked.key else self._source(entry, asked, trouble)
         with content.arrived(self.data) as body:
             asked = post.asked(content)
+            if asked.signature is not None:
+                PostSignature.parse(asked.signature).require(entry.id, body.hash)
             key = self._key(post, entry, asked, body.hash)
             if key is not None:
                 if (known := self.stores.jobs.repeated(key)) is not None:
@@ -322,6 +325,8 @@ class Posts:
             del told["changelog"]
         if not asked.add_columns:
             del told["add_columns"]
+        if asked.signature is None:
+            del told["signature"]
         until = Instant(self.clock().ns + self.key_ttl_s * NANOS)
         return request_key(entry, post.account, asked.key, told, until=until)
 
@@ -377,4 +382,5 @@ def _payload(asked: IngestRequest, source: str | None, body: Multihash, copy: st
         max_vanish_percent=asked.max_vanish_percent,
         on_bad_rows=asked.on_bad_rows,
         max_bad_rows=asked.max_bad_rows,
+        signature=asked.signature,
     )

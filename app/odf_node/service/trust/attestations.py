@@ -59,6 +59,7 @@ _CLAIMS: dict[str, tuple[Claim, Facts]] = {
             "body": payload.get("upload"),
             "source": payload.get("sourceName"),
             "mediaType": payload.get("mediaType"),
+            "publisher": payload.get("signature"),
         },
     ),
     poll_job.KIND: (Claim.INGESTION, lambda _payload, _: {"source": "polling source"}),

@@ -48,6 +48,8 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     max_bad_rows: int | None = None
     """Limit of bad rows that may be set aside; the setting of the worker applies if it is absent
     or larger than that setting."""
+    signature: str | None = None
+    """The publisher's signature of the body, which the service has checked."""
 
 
 class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
