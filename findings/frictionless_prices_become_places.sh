@@ -21,7 +21,7 @@ ids = read("id,name\n1_2,first\n12,second\n")
 codes = read("code,town\n01234,A\n99999,B\n")
 for each in (prices, ids, codes):
     print(*each)
-print("guess: String, or 1.5, or an error")
-sys.exit(not (prices[0]["price"] == "geopoint" and prices[1][0]["price"] == [1, 50] and [row["id"] for row in ids[1]] == [12, 12]
+print("guess: texts, or 1.5, or an error")
+sys.exit(not (prices[0]["price"] == "geopoint" and list(map(float, prices[1][0]["price"])) == [1, 50] and [row["id"] for row in ids[1]] == [12, 12]
               and codes[1][0]["code"] == 1234))
 P
