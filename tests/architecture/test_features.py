@@ -19,6 +19,7 @@ DOORS = ("catalogs", "ducklake", "iceberg", "mcp", "odata", "projections", "shar
 BORROWED = {
     f"{SERVICE}.pages.dataset_view -> {SERVICE}.catalogs.catalogs",  # Croissant inside a page
     f"{SERVICE}.citation.citation -> {SERVICE}.catalogs.catalogs",  # what catalogues tell, cited
+    f"{SERVICE}.citation.citation -> {SERVICE}.catalogs.told",
     f"{SERVICE}.citation.routes -> {SERVICE}.catalogs.routes",
     f"{SERVICE}.pages.loading -> {SERVICE}.sharing.names",  # the line that loads a shared table
 }
