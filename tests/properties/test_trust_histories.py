@@ -250,7 +250,11 @@ LIES: dict[str, tuple[Lie, dict[str, set[Word]]]] = {
     "a fork": (_fork, {"earlier": {Word.SPLIT_VIEW}, "witnesses": {Word.UNWITNESSED}}),
     "another map": (
         _resigned_map,
-        {"earlier": {Word.SPLIT_VIEW}, "witnesses": {Word.UNWITNESSED, Word.ROLLED_BACK}},
+        {
+            "earlier": {Word.SPLIT_VIEW},
+            # unlogged, an alarm too, to who asks for the dataset that the map lacks
+            "witnesses": {Word.UNWITNESSED, Word.ROLLED_BACK, Word.UNLOGGED},
+        },
     ),
     "a deleted leaf": (
         _deleted_leaf,
