@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from static_files import static_files
 
 import odf_node
 from odf_node.cli.main import main
+from odf_node.client import trust as client_trust
 from odf_node.client.trust import KnownLog, LogMemory, is_another
 from odf_node.service.trust.log import LogKeeper
 from odf_protocol.commitments import key_pair
@@ -271,19 +274,45 @@ def test_what_is_older_than_asked_for_is_stale(service, chain):
     assert verified(service, "--fresh", "1s")["exit"] == 6
 
 
-def test_a_policy_asks_for_witnesses(service, chain, tmp_path):
-    policy = tmp_path / "policy"
-    policy.write_text(f"witness w1 {NoteKey('witness', WITNESS.public)}\nquorum w1\n")
-    said = verified(service, "--policy", str(policy))
-    assert (said["word"], said["exit"]) == ("unwitnessed", 6)
+def cosign(service: Service) -> None:
     log = service.node.stores.head_log
     state = log.state()
     note = Note.parse(state.checkpoint.encode())
     line = cosigned_line(note.text, "witness", WITNESS, 1_800_000_000)
     more = str(Note(note.text, (*note.lines, line)))
     log.cosigned(state.checkpoint, more, by="witness", at_s=line.stamp)
-    said = verified(service, "--policy", str(policy))
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    (tmp_path / "policy").write_text(
+        f"witness w1 {NoteKey('witness', WITNESS.public)}\nquorum w1\n"
+    )
+    return str(tmp_path / "policy")
+
+
+def test_a_policy_asks_for_witnesses(service, chain, policy):
+    said = verified(service, "--policy", policy)
+    assert (said["word"], said["exit"]) == ("unwitnessed", 6)
+    cosign(service)
+    said = verified(service, "--policy", policy)
     assert (said["word"], said["exit"]) == ("confirmed", 0)
+
+
+def test_a_head_that_just_moved_waits_for_the_signatures_of_its_witnesses(
+    service, chain, policy, monkeypatch
+):
+    looks = []
+
+    def signed_meanwhile(seconds: float) -> None:
+        looks.append(seconds)
+        cosign(service)
+
+    verified(service)  # signed by the log
+    told = SimpleNamespace(monotonic=time.monotonic, sleep=signed_meanwhile)
+    monkeypatch.setattr(client_trust, "time", told)
+    assert verified(service, "--policy", policy)["word"] == "confirmed"
+    assert len(looks) == 1
 
 
 def test_a_folder_has_no_log(service, chain, tmp_path):
