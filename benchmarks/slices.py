@@ -12,15 +12,14 @@ instead, in one process of its own.
     verify            beside SHA3-256 over the same files
     pull              by the smart protocol, beside copying the files with `cp -r` and `sync`
     simple pull       by the simple protocol, one request a block and an object, beside the same
-    sharing           the first load of a table by Delta Sharing: metadata, files, every file
-    sharing of …      the same with a row taken back from each slice
+    sharing           the first list of a table's files by Delta Sharing, with its rows taken back
+    taken back        the same of a table with a row taken back from each slice
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -42,17 +41,38 @@ TICK = os.sysconf("SC_CLK_TCK")
 MAKE = """
 import sys
 from pathlib import Path
+import pyarrow as pa
+import pyarrow.parquet as pq
 from odf_protocol.metadata.events import SetDataSchema
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
-from service import SCHEMA, Service, described, seeded
+from service import SCHEMA, Service, described, parquet_rows, seeded
 
-chain = seeded().add(described(), SetDataSchema(schema=SCHEMA))
-for _ in range(int(sys.argv[2])):
-    chain.add_rows(10)
-service = Service(open_node(Settings(data=Path(sys.argv[1]))), "")
-service.keep(chain, "kamu/many")
+data, slices, rounds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+service = Service(open_node(Settings(data=data)), "")
+rows = [parquet_rows(10 * number, 10) for number in range(slices)]
+firsts = [pq.read_table(pa.BufferReader(each)).slice(0, 1) for each in rows]
+gone = pa.concat_tables(firsts)
+gone = gone.set_column(0, "offset", pa.array(range(10 * slices, 11 * slices), pa.int64()))
+gone = gone.set_column(1, "op", pa.array([1] * slices, pa.int32()))
+sink = pa.BufferOutputStream()
+pq.write_table(gone, sink)
+names = ["many", *(f"{kind}-{at}" for kind in ("shared", "back") for at in range(rounds))]
+for name in names:
+    chain = seeded().add(described(), SetDataSchema(schema=SCHEMA))
+    for each in rows:
+        chain.add_slice(each, 10)
+    if name.startswith("back"):
+        chain.add_slice(sink.getvalue().to_pybytes(), slices)
+    service.keep(chain, f"kamu/{name}")
+print(service.token())
 service.node.stores.close()
+"""
+SHARE = """
+import sys, urllib.request
+headers = {"authorization": f"Bearer {sys.argv[2]}", "content-type": "application/json"}
+headers["delta-sharing-capabilities"] = "responseformat=delta;readerfeatures=deletionvectors"
+urllib.request.urlopen(urllib.request.Request(sys.argv[1], b"{}", headers)).read()
 """
 HASH = """
 import hashlib, sys
@@ -77,6 +97,7 @@ class Build:
 
     python: Path
     work: Path
+    token: str = ""
     url: str = ""
     process: int = 0
     took: dict[str, list[Took]] = field(default_factory=dict)
@@ -179,6 +200,20 @@ def simple_pull(build: Build) -> None:
     _pull(build, "simple pull", f"{build.url}/many")
 
 
+def share(build: Build) -> None:
+    _share(build, "sharing", "shared")
+
+
+def share_taken_back(build: Build) -> None:
+    _share(build, "taken back", "back")
+
+
+def _share(build: Build, name: str, kind: str) -> None:
+    table = f"{kind}-{len(build.took.get(name, []))}"  # each is asked for the first time
+    url = f"{build.url}/delta-sharing/shares/kamu/schemas/default/tables/{table}/query"
+    build.measured(name, [sys.executable, "-c", SHARE, url, build.token])
+
+
 def copy(build: Build) -> None:
     target = build.work / "copy"
     shutil.rmtree(target, ignore_errors=True)
@@ -193,17 +228,19 @@ def _pull(build: Build, name: str, source: str) -> None:
 
 
 def _folder(build: Build) -> Path:
-    """The dataset in the store of the node."""
+    """A dataset of the slices alone in the store of the node."""
     found = (path.parent.parent for path in (build.work / "node").rglob("refs/head"))
-    return next(found)
+    return min(found, key=lambda each: len(list((each / "data").iterdir())))
 
 
-MEASURED: dict[str, tuple[Callable[[Build], None], Callable[[Build], None]]] = {
+MEASURED: dict[str, tuple[Callable[[Build], None], Callable[[Build], None] | None]] = {
     "verify": (verify, hash_files),
     "pull": (pull, copy),
     "simple pull": (simple_pull, copy),
+    "sharing": (share, None),
+    "taken back": (share_taken_back, None),
 }
-"""By name: what the node does, and its peer."""
+"""By name: what the node does, and its peer if there is one."""
 
 
 def main() -> None:
@@ -219,16 +256,18 @@ def main() -> None:
         builds = [Build(python, Path(folder) / str(at)) for at, python in enumerate(pythons)]
         made = Path(folder) / "made"
         env = {**os.environ, "PYTHONPATH": str(HERE / "tests" / "support")}
-        words = [sys.executable, "-c", MAKE, str(made), str(asked.slices)]
-        subprocess.run(words, check=True, cwd=HERE, env=env)
+        words = [sys.executable, "-c", MAKE, str(made), str(asked.slices), str(asked.rounds)]
+        done = subprocess.run(words, check=True, cwd=HERE, env=env, stdout=subprocess.PIPE)
         for build in builds:
             shutil.copytree(made, build.work / "node")
+            build.token = done.stdout.decode().split()[-1]
             stack.enter_context(serving(build))
         for _ in range(asked.rounds):
             for name in names:
                 for build in builds:
                     MEASURED[name][0](build)
-                MEASURED[name][1](builds[0])
+                if (peer := MEASURED[name][1]) is not None:
+                    peer(builds[0])
         _show(builds, names)
 
 
@@ -237,12 +276,14 @@ def _show(builds: list[Build], names: list[str]) -> None:
     print("|---|---|---|---|---|")
     for name in names:
         here = builds[0].median(name)
-        peer = builds[0].median("peer of " + re.sub("^simple ", "", name))
+        name_of_peer = "peer of " + name.removeprefix("simple ")
+        peer = builds[0].median(name_of_peer) if name_of_peer in builds[0].took else None
         there = builds[1].median(name) if len(builds) > 1 else None
         beside = "– | –"
         if there is not None:
             beside = f"{there.cpu:.2f} s, {there.wall:.2f} s | {here.cpu / there.cpu:.2f}"
-        told = f"{here.cpu:.2f} s, {here.wall:.2f} s | {beside} | {here.wall / peer.wall:.1f}"
+        told = f"{here.cpu:.2f} s, {here.wall:.2f} s | {beside} | "
+        told += "–" if peer is None else f"{here.wall / peer.wall:.1f}"
         print(f"| {name} | {told} |")
 
 

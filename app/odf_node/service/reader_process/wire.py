@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import socket
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -36,12 +37,21 @@ GRACE_S = 5.0
 """Seconds beyond the service's time limit; normally the service ends a slow reader first."""
 
 
+class _Coming:
+    """A request for files, and the files once they have arrived."""
+
+    def __init__(self) -> None:
+        self.files: Sequence[BinaryIO] = ()
+
+
 class Wire:
     """The reader's end of its socket."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._limits: ReaderLimits | None = None
+        self._coming: deque[_Coming] = deque()
+        """Requests for files that the service has not answered yet, in their order."""
 
     def order(self) -> Order:
         """Receive the order, and apply its limits."""
@@ -70,25 +80,34 @@ class Wire:
         """Request objects of these sizes, and yield them in their order, as `open_whole` opens
         them. While some are read, the service opens the next ones."""
         asked = [*windows(Need(kind.value, str(name), size) for name, size in wanted), []]
-        self._ask(asked[0])
+        coming = self._ask(asked[0])
         for these, following in pairwise(asked):
-            files = self._files()
+            files = self._files(coming)
             if len(files) != len(these):
                 os._exit(1)
-            self._ask(following)
+            coming = self._ask(following)
             yield from files
 
     def open_index(self, key: str) -> BinaryIO | None:
         """Request a file of the node's index of the dataset; None if it does not exist."""
-        self._ask([Need(INDEX_FILE, key)])
-        return next(iter(self._files()), None)
+        return next(iter(self._files(self._ask([Need(INDEX_FILE, key)]))), None)
 
-    def _ask(self, wanted: list[Need]) -> None:
+    def _ask(self, wanted: list[Need]) -> _Coming:
+        coming = _Coming()
         if wanted:
             self.say(frame(FrameKind.NEED, needs(wanted)))
+            self._coming.append(coming)
+        return coming
 
-    def _files(self) -> Sequence[BinaryIO]:
-        """Receive the files that were asked for first; none if the service has none."""
+    def _files(self, coming: _Coming) -> Sequence[BinaryIO]:
+        """Return the files of a request; none if the service has none. What was asked for before
+        them arrives before them, whether or not somebody still wants it."""
+        while coming in self._coming:
+            self._coming.popleft().files = self._received()
+        return coming.files
+
+    def _received(self) -> Sequence[BinaryIO]:
+        """Receive the files that were asked for first."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         raw, files, *_ = socket.recv_fds(self._link, 1, MAX_FILES)
         if not raw:
@@ -100,6 +119,8 @@ class Wire:
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
         """Have the service check that the objects exist; it ends this process if not."""
         asked = [Need(kind.value, str(name), size) for name, size in wanted]
+        while self._coming:
+            self._coming.popleft().files = self._received()
         self.say(frame(FrameKind.REQUIRE, needs(asked)))
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._exactly(HEAD.size)

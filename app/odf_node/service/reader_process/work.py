@@ -87,7 +87,7 @@ def step_hashes(view: View, projection: Projection, first: int) -> Iterator[byte
     check_columns(key or (), narrow.schema)
     columns = matched_columns(narrow.schema, view.vocab, key)
     with tempfile.TemporaryDirectory(prefix="step-") as folder:
-        scan = SliceScan(narrow, Path(folder), once=True)
+        scan = SliceScan(narrow, Path(folder), once=True, ahead=True)
         for rows in hashed(scan, view.vocab, columns, key, None):
             yield rows.tobytes()
 
@@ -106,10 +106,13 @@ def step_living(
     end = view.slices[-1][0].offset_interval.end
     some = np.concatenate([touched, np.arange(first, end + 1, dtype=np.int64)])
     with tempfile.TemporaryDirectory(prefix="step-") as folder:
-        whole = SliceScan(narrowed(view), Path(folder))
+        whole = SliceScan(narrowed(view), Path(folder), ahead=True)
 
-        def scan(columns: Sequence[str] | None, _: object) -> Iterator[pa.RecordBatch]:
-            return whole(columns, some if first else None)
+        def scan(
+            columns: Sequence[str] | None, offsets: Offsets | None
+        ) -> Iterator[pa.RecordBatch]:
+            asked = some if first else None
+            return whole(columns, asked if offsets is None else offsets)
 
         found = live_by_key(scan, view.vocab, key) if key else live_facts(scan, view.vocab)
         yield found.astype("<i8").tobytes()
@@ -217,6 +220,7 @@ class _Source:
     def __init__(self, head: Multihash, objects: Wire) -> None:
         self._head = head
         self.open_whole, self.require = objects.open_whole, objects.require
+        self.open_each = objects.open_each
 
     def head(self) -> Multihash:
         return self._head

@@ -268,12 +268,13 @@ class _Retracted:
 
 
 def _retracted(scan: Scan, vocab: Vocab, cut: RowCut) -> _Retracted | None:
-    """Return the retractions; None if there are none."""
-    if not takes_back(scan, vocab):
+    """Return the retractions; None if there are none. Only slices that have some are read whole."""
+    places = _places(scan, vocab, cut)
+    if not len(places):
         return None
     offsets: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     parts: dict[str, list[pa.Array]] = defaultdict(list)
-    for batch in scan(None, None):
+    for batch in scan(None, places):
         rows = within(batch, vocab, cut)
         gone = rows.filter(is_one_of(rows, vocab, RETRACT, CORRECT_FROM))
         for offset, content in contents(gone, vocab):
@@ -286,6 +287,17 @@ def _retracted(scan: Scan, vocab: Vocab, cut: RowCut) -> _Retracted | None:
         each.reverse()
     values = {name: pc.unique(pa.chunked_array(found)) for name, found in parts.items()}
     return _Retracted(offsets, values)
+
+
+def _places(scan: Scan, vocab: Vocab, cut: RowCut) -> np.ndarray[Any, Any]:
+    """Return the sorted offsets of the rows that take another back."""
+    found = [np.empty(0, np.int64)]
+    needed = _with([vocab.offset_column, vocab.operation_type_column], cut, vocab)
+    for batch in scan(needed, None):
+        rows = within(batch, vocab, cut)
+        gone = rows.filter(is_one_of(rows, vocab, RETRACT, CORRECT_FROM))
+        found.append(gone.column(vocab.offset_column).to_numpy().astype(np.int64))
+    return np.sort(np.concatenate(found))
 
 
 def _is_plain(kind: pa.DataType) -> bool:

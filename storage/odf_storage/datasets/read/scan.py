@@ -20,6 +20,7 @@ reading process counts.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -63,7 +64,7 @@ from ..pruning.bounds import (
 from ..pruning.filters import Filter
 from ..pruning.footers import bounds_of_groups, stated_bounds
 from ..pruning.learned import Bounds, LearnedBounds
-from ..verify.source import HashingSource
+from ..verify.source import AheadSource, HashingSource
 from .rows import Projection
 from .view import View
 
@@ -215,13 +216,17 @@ def batches_of(
     groups: Sequence[int] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of these row groups (none: of all) in order, decoded by this thread, with
-    texts that every reader takes. `stream` is the stream that the file was opened on."""
+    texts that every reader takes. `stream` is the stream that the file was opened on.
+
+    A file so short that a batch fits even if each row has all its bytes needs no look at its
+    chunks, which would take longer than reading it."""
     asked: dict[str, Any] = {
         "columns": columns,
         "row_groups": list(groups or range(file.metadata.num_row_groups)),
         "use_threads": False,
     }
-    widest, is_doubtful = _widest(row_groups(stream))
+    is_short = file.metadata.num_rows * _size(file, stream) <= BATCH_BYTES
+    widest, is_doubtful = (1, False) if is_short else _widest(row_groups(stream))
     if is_doubtful:
         probe = next(file.iter_batches(PROBE_ROWS, **asked), None)
         if probe is not None and probe.num_rows:
@@ -229,6 +234,14 @@ def batches_of(
         del probe
     rows = max(1, min(BATCH_ROWS, BATCH_BYTES // widest))
     yield from map(readable, file.iter_batches(rows, **asked))
+
+
+def _size(file: pq.ParquetFile, stream: BinaryIO) -> int:
+    """Return the size of a file, or of its row groups before they were compressed if that is more.
+    Sizes of row groups can be asked of Arrow, unlike those of chunks, and are for usual files."""
+    told = file.metadata
+    groups = sum(told.row_group(at).total_byte_size for at in range(told.num_row_groups))
+    return max(stream.seek(0, io.SEEK_END), int(groups))
 
 
 def _widest(groups: Sequence[RowGroup]) -> tuple[int, bool]:
@@ -258,7 +271,9 @@ class SliceScan:
     """Rows of the slices of a narrowed view, oldest first; may be called several times.
 
     A call without offsets applies the early part of the filter. `known_until` leaves out rows of
-    a later system time. With `once`, copies of files are removed when they have been read.
+    a later system time. With `once`, copies of files are removed when they have been read. With
+    `ahead`, the source may open slices before their turn, and batches may span several: for
+    callers that read all of them.
     """
 
     def __init__(
@@ -268,13 +283,21 @@ class SliceScan:
         *,
         known_until: Instant | None = None,
         once: bool = False,
+        ahead: bool = False,
     ) -> None:
         self._narrow, self._view, self._schema = narrow, narrow.view, narrow.schema
         self._folder, self._known_until, self._once = folder, known_until, once
+        self._ahead = ahead
         self._asked = columns_of(narrow.early or ())
         self._hashed: set[Multihash] = set()
 
     def __call__(
+        self, columns: Sequence[str] | None, offsets: np.ndarray[Any, Any] | None
+    ) -> Iterator[pa.RecordBatch]:
+        batches = self._batches(columns, offsets)
+        return _gathered(batches) if self._ahead else batches
+
+    def _batches(
         self, columns: Sequence[str] | None, offsets: np.ndarray[Any, Any] | None
     ) -> Iterator[pa.RecordBatch]:
         if not self._view.slices:
@@ -285,13 +308,15 @@ class SliceScan:
             needed = [*needed, offset]
         read = needed if offsets is not None else list(dict.fromkeys([*needed, *self._asked]))
         wanted = pa.schema([self._schema.field(name) for name in read])
-        for data, recorded in self._view.slices:
+        parts = self._view.slices
+        if offsets is not None:
+            parts = tuple(part for part in parts if len(_between(offsets, part[0])))
+        streams = self._streams([data for data, _ in parts])
+        for (data, recorded), stream in zip(parts, streams, strict=True):
             some = None if offsets is None else _between(offsets, data)
-            if some is not None and len(some) == 0:
-                continue
             late = self._known_until is not None and recorded > self._known_until
             rows = 0
-            batches = self._rows(data, wanted, late=late)
+            batches = self._rows(data, stream, wanted, late=late)
             if offsets is None and not late and not self._narrow.by_footers:
                 batches = self._learning(data, batches)
             for batch in batches:
@@ -321,30 +346,41 @@ class SliceScan:
             if (found := bounds.bounds()) is not None:
                 self._narrow.learned[name, column] = found
 
-    def _rows(self, data: DataSlice, wanted: pa.Schema, *, late: bool) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, data: DataSlice, stream: BinaryIO, wanted: pa.Schema, *, late: bool
+    ) -> Iterator[pa.RecordBatch]:
         time = self._view.vocab.system_time_column
-        with self._opened(data) as stream:
-            try:
-                file = pq.ParquetFile(stream, pre_buffer=False)
-                stated = schema_of(file)
-                there = [n for n in wanted.names if n in file.schema_arrow.names]
-                extra = [time] if late and time not in there else []
-                groups = self._groups(file)
-                if groups is not None and not groups:
-                    return
-                for batch in batches_of(
-                    file, stream, columns=[*there, *extra], groups=groups or ()
-                ):
-                    rows = as_stated(batch, stated)
-                    if late and self._known_until is not None:
-                        known = rows.column(time).cast(pa.timestamp("ms"), safe=False)
-                        limit = pa.scalar(self._known_until.millis, pa.int64())
-                        rows = rows.filter(pc.less_equal(known.cast(pa.int64()), limit))
-                    yield fitted(rows, wanted)
-            except MemoryError:  # Arrow's memory error is an `ArrowException` too
-                raise
-            except (pa.ArrowException, OSError, ValueError) as broken:
-                raise UnreadableSlice.of(data.physical_hash, broken) from None
+        try:
+            file = pq.ParquetFile(stream, pre_buffer=False)
+            stated = schema_of(file)
+            there = [n for n in wanted.names if n in file.schema_arrow.names]
+            extra = [time] if late and time not in there else []
+            groups = self._groups(file)
+            if groups is not None and not groups:
+                return
+            for batch in batches_of(file, stream, columns=[*there, *extra], groups=groups or ()):
+                rows = as_stated(batch, stated)
+                if late and self._known_until is not None:
+                    known = rows.column(time).cast(pa.timestamp("ms"), safe=False)
+                    limit = pa.scalar(self._known_until.millis, pa.int64())
+                    rows = rows.filter(pc.less_equal(known.cast(pa.int64()), limit))
+                yield fitted(rows, wanted)
+        except MemoryError:  # Arrow's memory error is an `ArrowException` too
+            raise
+        except (pa.ArrowException, OSError, ValueError) as broken:
+            raise UnreadableSlice.of(data.physical_hash, broken) from None
+
+    def _streams(self, parts: Sequence[DataSlice]) -> Iterator[BinaryIO]:
+        """Open the slices one after the other; each is closed when the next one is asked for."""
+        if self._ahead and isinstance(self._view.source, AheadSource):
+            named = ((data.physical_hash, data.size) for data in parts)
+            for stream in self._view.source.open_each(ObjectKind.DATA, named):
+                with stream:
+                    yield stream
+            return
+        for data in parts:
+            with self._opened(data) as stream:
+                yield stream
 
     def _groups(self, file: pq.ParquetFile) -> list[int] | None:
         """Return the row groups that may have rows of the result; None: all."""
@@ -382,6 +418,21 @@ class SliceScan:
             yield again
         if self._once:
             copy.unlink()
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in fewer batches: work on a batch of ten rows takes as long as on one of
+    a thousand."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= BATCH_ROWS or size >= BATCH_BYTES // 2:
+            yield pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _check_hash(data: DataSlice, actual: Multihash) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
 from odf_protocol.codec.blocks import MAX_BLOCK_BYTES
@@ -37,6 +37,15 @@ class HashingSource(Protocol):
 
     def open_whole(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
+
+
+@runtime_checkable
+class AheadSource(Protocol):
+    """A source that opens the next objects while the caller reads one, as `open_whole` does."""
+
+    def open_each(
+        self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /
+    ) -> Iterator[BinaryIO]: ...
 
 
 class DatasetSource:
