@@ -38,6 +38,16 @@ class Unclear(Damaged):
 
 
 @dataclass(frozen=True, slots=True)
+class StatedBounds:
+    """What a footer says of the values of a column chunk, as bytes of the format. Arrow is not
+    asked for it: damaged bytes can crash the process."""
+
+    nulls: int | None
+    least: bytes | None
+    greatest: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """A column of a row group. Sizes and offsets are in bytes of the file."""
 
@@ -48,6 +58,8 @@ class Chunk:
     dictionary_page_offset: int | None
     encodings: Sequence[int]
     """Encodings of its pages, as numbers of the format."""
+    bounds: StatedBounds | None = None
+    """None if they were not asked for, or are not stated."""
 
     @property
     def start(self) -> int:
@@ -88,10 +100,10 @@ def footer_size(tail: bytes, file_size: int) -> int:
     return size
 
 
-def row_groups_in(footer: bytes) -> list[RowGroup]:
-    """Return the row groups in a footer. Raises `Unclear`."""
+def row_groups_in(footer: bytes, *, bounds: bool = False) -> list[RowGroup]:
+    """Return the row groups in a footer, also with what it says of values. Raises `Unclear`."""
     try:
-        said, _ = _struct(footer, 0, _FOOTER)
+        said, _ = _struct(footer, 0, _FOOTER_WITH_BOUNDS if bounds else _FOOTER)
     except IndexError:
         raise Unclear("a footer without an end") from None
     return [_group(each) for each in said.get(4, [])]
@@ -115,7 +127,12 @@ def _chunk(said: Mapping[int, Any]) -> Chunk:
         data_page_offset=_whole(meta, 9),
         dictionary_page_offset=dictionary,
         encodings=tuple(meta.get(2, ())),
+        bounds=_bounds(meta[12]) if 12 in meta else None,
     )
+
+
+def _bounds(said: Mapping[int, Any]) -> StatedBounds:
+    return StatedBounds(said.get(3), said.get(6), said.get(5))
 
 
 def _whole(said: Mapping[int, Any], field: int) -> int:
@@ -128,7 +145,9 @@ def _whole(said: Mapping[int, Any], field: int) -> int:
 _Fields = Mapping[int, Any]
 _META: _Fields = {2: [None], 5: None, 6: None, 7: None, 9: None, 11: None}
 _FOOTER: _Fields = {4: [{1: [{3: _META}], 3: None}]}
-"""The fields that are read, by number: integers, structs, and lists of either."""
+_BOUNDS: _Fields = {3: None, 5: bytes, 6: bytes}
+_FOOTER_WITH_BOUNDS: _Fields = {4: [{1: [{3: {**_META, 12: _BOUNDS}}], 3: None}]}
+"""The fields that are read, by number: integers, bytes, structs, and lists."""
 
 
 # What follows reads at a position of the raw footer and returns the next position. Positions are
@@ -149,6 +168,10 @@ def _struct(raw: bytes, at: int, wanted: _Fields, depth: int = 0) -> tuple[dict[
         shape = wanted.get(field, ...)
         if shape is None and kind in _INTEGERS:
             found[field], at = _integer(raw, at)
+        elif shape is bytes and kind == _BYTES:
+            size, start = _varint(raw, at)
+            at = _within(raw, start + size)
+            found[field] = raw[start:at]
         elif isinstance(shape, dict) and kind == _STRUCT:
             found[field], at = _struct(raw, at, shape, depth + 1)
         elif isinstance(shape, list) and kind == _LIST:
@@ -326,7 +349,7 @@ def _holds_numbers(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind))
 
 
-def row_groups(source: pa.Buffer | BinaryIO) -> list[RowGroup]:
+def row_groups(source: pa.Buffer | BinaryIO, *, bounds: bool = False) -> list[RowGroup]:
     """Return the row groups in the footer; empty if it is large or cannot be parsed. The position
     of a file is undefined afterwards."""
     try:
@@ -334,7 +357,7 @@ def row_groups(source: pa.Buffer | BinaryIO) -> list[RowGroup]:
         size = footer_size(tail, whole)
         if size > FOLLOWED_FOOTER_BYTES:
             return []
-        return row_groups_in(_part(source, whole - TAIL_BYTES - size, size))
+        return row_groups_in(_part(source, whole - TAIL_BYTES - size, size), bounds=bounds)
     except Unclear:
         return []
 

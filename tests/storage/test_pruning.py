@@ -14,6 +14,8 @@ from sliced import SCHEMA, A, learned, random_filters, random_slices, view_of_sl
 
 from odf_protocol.instant import Instant
 from odf_protocol.kartothek.predicates import Op, Term, mask_of
+from odf_protocol.slice_file import Chunk, StatedBounds
+from odf_storage.datasets.pruning import footers
 from odf_storage.datasets.pruning.bounds import (
     BoundsIndex,
     BoundsOfSlice,
@@ -70,19 +72,19 @@ def test_a_filtered_answer_is_the_whole_answer_filtered_whatever_is_known(seed: 
 def test_bounds_of_footers_leave_out_no_row_of_the_answer_and_are_read_once(seed: int) -> None:
     chance = random.Random(seed)
     view, source = view_of_slices(random_slices(chance), key=("city",))
-    footers, left_out = LearnedBounds(10_000), 0
+    known, left_out = LearnedBounds(10_000), 0
     for _ in range(20):
         asked = RowsRequest(
             projection=chance.choice(list(Projection)), filters=random_filters(chance)
         )
-        narrow = narrowed(view, asked.filters, below=asked.projection, footers=footers)
+        narrow = narrowed(view, asked.filters, below=asked.projection, footers=known)
         with rows_of(narrow, asked) as (schema, batches):
             found = pa.Table.from_batches(batches, schema).to_pylist()
         assert plain(found) == plain(answer(view, asked)), asked.filters
         assert narrow.learned == {}
         left_out += narrow.total - narrow.scanned
         source.opened.clear()
-        narrowed(view, asked.filters, below=asked.projection, footers=footers)
+        narrowed(view, asked.filters, below=asked.projection, footers=known)
         assert source.opened == []
     assert left_out > 10
 
@@ -118,6 +120,30 @@ def test_a_footer_without_bounds_or_that_cannot_be_read_leaves_out_nothing() -> 
     source.objects[bare], source.objects[broken] = raw.getvalue(), b"no Parquet"
     asked = (parsed_filter("pop:eq:7"),)
     assert narrowed(view, asked, footers=LearnedBounds(10)).scanned == 2
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "value"),
+    [
+        ((-5).to_bytes(8, "little", signed=True), pa.int64(), -5),
+        ((7).to_bytes(4, "little"), pa.int16(), 7),
+        (b"\x01", pa.int64(), None),
+        (b"", pa.timestamp("ms", "UTC"), None),
+        (bytes(12), pa.timestamp("ns"), None),
+        (bytes(8), pa.date32(), None),
+        (bytes(8), pa.uint64(), None),
+        (bytes(8), pa.float64(), None),
+        ("ö".encode(), pa.string(), "ö"),
+        (b"\xff", pa.string(), None),
+        (b"x" * 257, pa.string(), None),
+    ],
+)
+def test_a_bound_in_a_footer_counts_only_in_the_form_of_its_type(
+    raw: bytes, kind: pa.DataType, value: object
+) -> None:
+    chunk = Chunk(1, 1, 1, 1, None, (), StatedBounds(0, raw, raw))
+    found = footers._stated(chunk, kind)
+    assert (found.least, found.type) == (value, "" if value is None else str(kind))
 
 
 def test_slices_that_cannot_hold_the_value_are_not_opened() -> None:

@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odf_protocol.errors import NodeError
-from odf_protocol.slice_file import UNREADABLE, open_slice, schema_of
+from odf_protocol.slice_file import (
+    UNREADABLE,
+    Chunk,
+    RowGroup,
+    open_slice,
+    row_groups,
+    schema_of,
+)
 
 from .bounds import LONGEST
 from .learned import Bounds, LearnedBounds
@@ -26,21 +33,25 @@ Stated = dict[str, list[Bounds]]
 """Bounds by column, in the order of row groups."""
 
 
-def bounds_of_groups(file: pq.ParquetFile, columns: Iterable[str]) -> Stated:
+def bounds_of_groups(
+    file: pq.ParquetFile, groups: Sequence[RowGroup], columns: Iterable[str]
+) -> Stated:
     """Return the bounds that a footer states; columns have `_NONE` where it states none."""
-    metadata, own, told = file.metadata, file.schema_arrow, schema_of(file)
-    paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+    schema, own, told = file.metadata.schema, file.schema_arrow, schema_of(file)
+    paths = [schema.column(at).path for at in range(len(schema))]
     found: Stated = {}
     for name in columns:
-        found[name] = [_NONE] * metadata.num_row_groups
+        found[name] = [_NONE] * len(groups)
         if paths.count(name) != 1 or own.names.count(name) != 1:
             continue
         kind = own.field(name).type
         if kind != told.field(name).type or pa.types.is_nested(kind):
             continue
         at = paths.index(name)
-        groups = (metadata.row_group(group).column(at) for group in range(metadata.num_row_groups))
-        found[name] = [_stated(each, kind) for each in groups]
+        found[name] = [
+            _stated(each.chunks[at], kind) if len(each.chunks) == len(paths) else _NONE
+            for each in groups
+        ]
     return found
 
 
@@ -71,40 +82,37 @@ def _read(opened: Callable[[], BinaryIO], columns: Sequence[str]) -> dict[str, B
         with opened() as stream:
             if not stream.seekable():
                 return dict.fromkeys(columns, _NONE)
-            groups = bounds_of_groups(open_slice(stream), columns)
+            file = open_slice(stream)
+            groups = bounds_of_groups(file, row_groups(stream, bounds=True), columns)
     except (NodeError, *UNREADABLE):
         return {}
     return {name: _together(each) for name, each in groups.items()}
 
 
-def _stated(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> Bounds:
+def _stated(chunk: Chunk, kind: pa.DataType) -> Bounds:
     """Return the bounds of a column in a row group. Floats have none, because NaN lies outside."""
-    stated = chunk.statistics
+    stated = chunk.bounds
     if stated is None:
         return _NONE
-    if not stated.has_min_max:
-        all_null = stated.has_null_count and stated.null_count == chunk.num_values
+    if stated.least is None or stated.greatest is None:
+        all_null = stated.nulls == chunk.num_values
         return Bounds(str(kind), None, None) if all_null else _NONE
-    try:
-        least, greatest = _ends(stated, kind)
-    except (UnicodeDecodeError, ValueError, OverflowError):
-        return _NONE
-    if any(
-        each is None or (isinstance(each, str) and len(each) > LONGEST)
-        for each in (least, greatest)
-    ):
-        return _NONE
-    return Bounds(str(kind), least, greatest)
+    ends = [_value(each, kind) for each in (stated.least, stated.greatest)]
+    return _NONE if None in ends else Bounds(str(kind), *ends)
 
 
-def _ends(stated: pq.Statistics, kind: pa.DataType) -> tuple[Any, Any]:
+def _value(raw: bytes, kind: pa.DataType) -> int | str | None:
+    """Return a bound as bounds are written; None if it has not the form of the type."""
     is_number = pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)
     if is_number or pa.types.is_date32(kind):
-        raw = stated.min_raw, stated.max_raw
-        return raw if all(isinstance(each, int) for each in raw) else (None, None)
-    if pa.types.is_string(kind):
-        return stated.min, stated.max
-    return None, None
+        fits = len(raw) == (8 if kind.bit_width == 64 else 4)
+        return int.from_bytes(raw, "little", signed=True) if fits else None
+    if pa.types.is_string(kind) and len(raw) <= LONGEST:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return None
+    return None
 
 
 def _together(groups: Sequence[Bounds]) -> Bounds:

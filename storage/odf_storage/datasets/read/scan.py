@@ -355,7 +355,7 @@ class SliceScan:
             stated = schema_of(file)
             there = [n for n in wanted.names if n in file.schema_arrow.names]
             extra = [time] if late and time not in there else []
-            groups = self._groups(file)
+            groups = self._groups(file, stream)
             if groups is not None and not groups:
                 return
             for batch in batches_of(file, stream, columns=[*there, *extra], groups=groups or ()):
@@ -382,12 +382,15 @@ class SliceScan:
             with self._opened(data) as stream:
                 yield stream
 
-    def _groups(self, file: pq.ParquetFile) -> list[int] | None:
+    def _groups(self, file: pq.ParquetFile, stream: BinaryIO) -> list[int] | None:
         """Return the row groups that may have rows of the result; None: all."""
         early, count = self._narrow.early, file.metadata.num_row_groups
         if not self._narrow.by_footers or early is None or count == 1:
             return None
-        stated = bounds_of_groups(file, self._asked)
+        groups = row_groups(stream, bounds=True)
+        if len(groups) != count:
+            return None
+        stated = bounds_of_groups(file, groups, self._asked)
         indices = [
             BoundsIndex(name, self._schema.field(name).type, each) for name, each in stated.items()
         ]
