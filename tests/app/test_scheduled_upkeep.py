@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,15 @@ def test_work_whose_turn_another_service_took_stops(stores: Stores, clock: Movin
     clock.ahead_s += EVERY_S + 1
     its.look()
     assert stopped == [True]
+
+
+def test_the_threads_of_chores_end_with_the_service(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        assert {"upkeep gc", "upkeep fsck"} <= {one.name for one in threading.enumerate()}
+    deadline = time.monotonic() + 60
+    while left := [one for one in threading.enumerate() if one.name.startswith("upkeep ")]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("note", [b"", b"{", b'{"due": "soon"}', b"[]", b"\xff"])

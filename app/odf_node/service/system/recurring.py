@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 
@@ -9,8 +10,9 @@ from odf_protocol.instant import NANOS
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 
-from ..processes.follower import Follower, Stopping
+from ..processes.follower import STOP_S, Stopping
 
+_log = logging.getLogger("odf.node")
 RETRY_S = 300.0
 """Seconds after a failure, or after another service or a command was found at work."""
 
@@ -25,14 +27,24 @@ class Recurring(ABC):
         self._stores, self._clock, self._every_s = stores, clock, every_s
         self._not_before_ns = clock().ns + int(first_s * NANOS)
         self._stopping = threading.Event()
-        self._follower = Follower(name, stores.wake_up, self.look, poll_s=RETRY_S)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
-        self._follower.start()
+        self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
-        self._follower.stop()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                rest_s = self.look()
+            except Exception:
+                _log.exception("%s did not work", self._thread.name)
+                rest_s = RETRY_S
+            self._stopping.wait(min(rest_s, threading.TIMEOUT_MAX))
 
     def look(self) -> float:
         """Do the work if it is time; return the seconds to the next look."""
