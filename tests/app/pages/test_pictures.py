@@ -92,9 +92,9 @@ def test_a_page_with_its_picture_is_light(node, name):
 
 def test_a_picture_is_drawn_once_for_all_visitors(node, monkeypatch):
     shown(node, "stations")
-    from odf_node.service.pages import dataset_view
+    from odf_node.service.pages import pictures
 
-    monkeypatch.setattr(dataset_view, "picture", None)
+    monkeypatch.setattr(pictures, "picture", None)
     assert "temp over event time" in shown(node, "stations")
 
 
