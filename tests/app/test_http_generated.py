@@ -16,6 +16,7 @@ from service import Chain, Service, serving, ten_rows
 
 from odf_storage.stores.ports.values import Visibility
 
+schemathesis.serializer.alias("application/vnd.in-toto.bundle", "text/plain")
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 SCHEMA = schemathesis.openapi.from_path(DOCUMENT)
 OPERATIONS = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
