@@ -25,6 +25,18 @@ from odf_storage.stores.sql.migrate import revert
 from odf_workers.confine import apply
 
 
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture(autouse=True)
+def _room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk has room, however full that of the machine is."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(100 << 30, 50 << 30, 50 << 30))
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
@@ -78,12 +90,6 @@ def test_a_database_that_does_not_answer_is_told_with_its_setting(tmp_path: Path
     found = examined("--data", tmp_path / "n", "--database-url", url, fails=True)
     told = [each for topic in ("stores", "database", "clock") for each in found.get(topic, [])]
     assert any(level == "bad" and "127.0.0.1:1" in says for level, says, _ in told), told
-
-
-class Usage(NamedTuple):
-    total: int
-    used: int
-    free: int
 
 
 def _full(stores: Stores, data: Path, patch: pytest.MonkeyPatch) -> None:
