@@ -52,7 +52,8 @@ def test_a_state_without_a_block_comes_back():
 
 def test_states_of_the_examples_come_back():
     states = []
-    for path in sorted(EXAMPLES.rglob("*.yaml")):
+    texts = {path: path.read_text() for path in sorted(EXAMPLES.rglob("*.yaml"))}
+    for path in (path for path, text in texts.items() if "kind: DatasetSnapshot" in text):
         for snapshot in load_snapshots(path.read_bytes()):
             events = prepare(
                 snapshot, dataset_id=some_id(path.name), resolve=lambda ref: some_id(str(ref))
