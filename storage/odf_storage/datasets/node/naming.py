@@ -11,10 +11,10 @@ SINGLE_OWNER = "kamu"
 
 RESERVED = frozenset(
     {
-        "accounts", "api", "assets", "catalog.jsonld", "datasets", "delta-sharing", "docs",
-        "ducklake", "events", "favicon.ico", "federation", "graphql", "iceberg", "info", "jobs",
-        "log", "lookup", "mcp", "metrics", "odata", "openapi", "openapi.json", "platform", "query",
-        "robots.txt", "schemas", "sitemap.xml", "sql", "static", "system", "ui-config", "v",
+        "accounts", "api", "assets", "catalog.jsonld", "catalog.ttl", "datasets", "delta-sharing",
+        "docs", "ducklake", "events", "favicon.ico", "federation", "graphql", "iceberg", "info",
+        "jobs", "log", "lookup", "mcp", "metrics", "odata", "openapi", "openapi.json", "platform",
+        "query", "robots.txt", "schemas", "sitemap.xml", "sql", "static", "system", "ui-config", "v",
         "verify", "webhooks",
     }
 )  # fmt: skip
