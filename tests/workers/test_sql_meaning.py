@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from datafusion import SessionConfig, SessionContext
 
+from odf_protocol.sql_text import quoted_name
 from odf_workers.engines.datafusion.meaning import as_sql_means
-from odf_workers.engines.datafusion.process import SETTINGS, batches, meant, quoted
+from odf_workers.engines.datafusion.process import SETTINGS, batches, meant
 from odf_workers.engines.port.port import InvalidQuery
 
 NAN, OTHER_NAN = math.nan, math.copysign(math.nan, -1)
@@ -38,11 +39,11 @@ def table(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[An
     folder: Path = tmp_path_factory.mktemp("rows")
     pq.write_table(ROWS, folder / "rows.parquet")
     context = SessionContext(SessionConfig(SETTINGS))
-    context.register_parquet(quoted("?files?"), f"{folder}/", parquet_pruning=False)
-    context.register_view(quoted(request.param), context.sql('select * from "?files?"'))
+    context.register_parquet(quoted_name("?files?"), f"{folder}/", parquet_pruning=False)
+    context.register_view(quoted_name(request.param), context.sql('select * from "?files?"'))
 
     def compute(text: str) -> tuple[list[Any], ...]:
-        given = context.sql(text.replace("TABLE", quoted(request.param)))
+        given = context.sql(text.replace("TABLE", quoted_name(request.param)))
         made = as_sql_means(context, given)
         assert made.schema().names == given.schema().names
         assert made.schema().types == given.schema().types
