@@ -19,17 +19,20 @@ from odf_protocol.trust.attestations import Attestation, Claim
 from ..jobs.sql_rows import job_id
 from ..ports.values import JobId
 from ..sql.engine import insert_new, reading, writing
-from ..sql.tables import DatasetIdColumn, HashColumn, blocks, jobs, metadata, unattested_jobs
+from ..sql.tables import (
+    DatasetIdColumn,
+    HashColumn,
+    NumberColumn,
+    blocks,
+    jobs,
+    metadata,
+    unattested_jobs,
+)
 
 attestations = sa.Table(
     "attestations",
     metadata,
-    sa.Column(
-        "number",
-        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
-        primary_key=True,
-        autoincrement=True,
-    ),
+    sa.Column("number", NumberColumn, primary_key=True, autoincrement=True),
     sa.Column(
         "dataset",
         DatasetIdColumn,

@@ -12,17 +12,12 @@ from odf_protocol.instant import Instant
 
 from ..ports.accounts import EVERYTHING, AuditEntry, AuditFilter
 from ..sql.engine import reading, storable, writing
-from ..sql.tables import DatasetIdColumn, InstantColumn, metadata
+from ..sql.tables import DatasetIdColumn, InstantColumn, NumberColumn, metadata
 
 deeds = sa.Table(
     "deeds",
     metadata,
-    sa.Column(
-        "number",
-        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
-        primary_key=True,
-        autoincrement=True,
-    ),
+    sa.Column("number", NumberColumn, primary_key=True, autoincrement=True),
     sa.Column("at", InstantColumn, nullable=False, index=True),
     sa.Column("actor", sa.String(200), nullable=False),
     sa.Column("account", sa.String(200)),

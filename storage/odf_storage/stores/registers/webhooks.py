@@ -23,6 +23,7 @@ from ..sql.tables import (
     DatasetIdColumn,
     HashColumn,
     InstantColumn,
+    NumberColumn,
     datasets,
     metadata,
     refs,
@@ -30,7 +31,6 @@ from ..sql.tables import (
 
 MAX_URL_CHARS = 2048
 MESSAGE_CHARS = 300
-_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 webhooks = sa.Table(
     "webhooks",
@@ -68,7 +68,7 @@ webhooks = sa.Table(
 webhook_attempts = sa.Table(
     "webhook_attempts",
     metadata,
-    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("number", NumberColumn, primary_key=True, autoincrement=True),
     sa.Column(
         "webhook",
         sa.String(KEY_CHARS),

@@ -67,7 +67,7 @@ def by_bytes(length: int) -> sa.types.TypeEngine[str]:
     return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
 
 
-_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+NumberColumn = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """SQLite autoincrements only columns declared as plain INTEGER, which have 64 bits there."""
 
 metadata = sa.MetaData(
@@ -123,7 +123,7 @@ refs = sa.Table(
 moves = sa.Table(
     "moves",
     metadata,
-    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("number", NumberColumn, primary_key=True, autoincrement=True),
     sa.Column("dataset", DatasetIdColumn, nullable=False),
     sa.Column("ref", sa.String(64), nullable=False),
     sa.Column("old", HashColumn),
@@ -136,7 +136,7 @@ moves = sa.Table(
 unlogged_heads = sa.Table(
     "unlogged_heads",
     metadata,
-    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("number", NumberColumn, primary_key=True, autoincrement=True),
     sa.Column("dataset", DatasetIdColumn, nullable=False, index=True),
     sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("block", HashColumn, nullable=False),
@@ -179,7 +179,7 @@ inputs = sa.Table(
 jobs = sa.Table(
     "jobs",
     metadata,
-    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("number", NumberColumn, primary_key=True, autoincrement=True),
     sa.Column("tag", sa.String(32), nullable=False),
     sa.Column("kind", sa.String(40), nullable=False),
     sa.Column("dataset", DatasetIdColumn, index=True),
