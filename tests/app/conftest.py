@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,12 @@ def multi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A multi-tenant node on SQLite and local files."""
     with serving(tmp_path_factory.mktemp("multi"), tenancy="multi", **ALONE) as service:
         yield service
+
+
+@pytest.fixture
+def home() -> Path:
+    """Where commands of this test keep what they remember of nodes."""
+    return Path(os.environ["ODF_NODE_CONFIG"])
 
 
 @pytest.fixture

@@ -36,12 +36,6 @@ FRIEND = key_pair(b"\x05" * 32)
 AT = Instant.parse("2026-01-01T00:00:00Z")
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ODF_NODE_CONFIG", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     with serving(tmp_path / "node", attested_rest_s=0.0) as one:

@@ -38,11 +38,6 @@ def _room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
 def stores(data: Path) -> Iterator[Stores]:
     opened = open_stores(StoreSettings(data=data, durable=False))
     grown(opened)

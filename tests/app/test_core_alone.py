@@ -63,11 +63,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict:
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ
-        | {
-            "PYTHONPATH": python_path(Path(service.__file__).parent),
-            "ODF_NODE_CONFIG": str(folder / "home"),
-        },
+        env=os.environ | {"PYTHONPATH": python_path(Path(service.__file__).parent)},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -30,12 +30,6 @@ from odf_storage.stores.ports.values import Visibility
 WITNESS = key_pair(b"\x02" * 32)
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ODF_NODE_CONFIG", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     with serving(tmp_path / "node", log_rest_s=0.0) as one:

@@ -24,10 +24,8 @@ from odf_storage.stores.registers.head_log import HeadLog
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ODF_NODE_CONFIG", str(tmp_path / "home"))
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor, "PAUSE_S", 0.1)
-    return tmp_path / "home"
 
 
 @pytest.fixture

@@ -31,12 +31,6 @@ STRANGER = key_pair(b"\x03" * 32)
 SIZE_TYPE = "text/x.tlog.size"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ODF_NODE_CONFIG", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """A node that is a witness for the log of these tests."""

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odf_protocol.errors import BadInput, NotFound
+from odf_protocol.sql_text import quoted_name
 
 from ..auth.actors import Actor
 from . import views
@@ -73,12 +74,17 @@ class Manual:
 
     @cached_property
     def pages(self) -> dict[str, str]:
-        found = dict(_read(self.folder, "", {".md"})) | {TOUR: self.tour.read_bytes()}
-        return {name: raw.decode() for name, raw in found.items()}
+        found = {
+            str(path.with_suffix("")): file.read_text("utf-8")
+            for path, file in _files(self.folder)
+            if path.suffix == ".md"
+        }
+        return found | {TOUR: self.tour.read_text("utf-8")}
 
     @cached_property
     def pictures(self) -> dict[str, bytes]:
-        return dict(_read(self.folder, "", PICTURES, whole_names=True))
+        found = _files(self.folder)
+        return {str(path): file.read_bytes() for path, file in found if path.suffix in PICTURES}
 
     def page(self, name: str) -> str:
         """Return the text of a page. Raises `NoSuchPage`."""
@@ -90,7 +96,7 @@ class Manual:
         """Return the sections that hold all words or words that begin so, the best first."""
         if not words:
             return []
-        asked = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
+        asked = " ".join(quoted_name(word) + "*" for word in words)
         with self.lock:
             rows = self._index.execute(
                 "SELECT page, anchor, title, snippet(sections, 3, char(1), char(2), '…', 24) "
@@ -129,15 +135,15 @@ def manual() -> Manual:
     return Manual(root / "docs", root / TOUR_FILE, Lock())
 
 
-def _read(
-    folder: Traversable, prefix: str, kinds: Any, *, whole_names: bool = False
-) -> Iterator[tuple[str, bytes]]:
+def _files(
+    folder: Traversable, inside: PurePosixPath = PurePosixPath()
+) -> Iterator[tuple[PurePosixPath, Traversable]]:
     for one in sorted(folder.iterdir(), key=lambda found: found.name):
-        path = PurePosixPath(one.name)
+        path = inside / one.name
         if one.is_dir():
-            yield from _read(one, f"{prefix}{one.name}/", kinds, whole_names=whole_names)
-        elif path.suffix in kinds:
-            yield prefix + (one.name if whole_names else path.stem), one.read_bytes()
+            yield from _files(one, path)
+        else:
+            yield path, one
 
 
 def anchor_of(heading: str) -> str:
@@ -284,13 +290,14 @@ def _shown(given: Views, actor: Actor, request: Request) -> Response:
         return Response(picture, headers=_KEPT, media_type=PICTURES[PurePosixPath(name).suffix])
     query = request.query_params.get("q", "").strip()
     framed = views.frame(given, actor, request.url.path)
+    text = manual().page(name)
     content = {
         "query": query,
         "most": MOST_FOUND,
         "hits": manual().search(words_of(query)) if query else None,
-        "title": title_of(manual().page(name)),
-        "text": html_of(name, framed["root"]),
-        "sections": list(sections(name, manual().page(name)))[1:],
+        "title": title_of(text),
+        "text": None if query else html_of(name, framed["root"]),
+        "sections": [] if query else list(sections(name, text))[1:],
         "address": framed["root"] + ADDRESS,
         "is_index": name == INDEX,
     }
