@@ -126,6 +126,41 @@ def test_columns_come_with_their_block_and_are_null_before_it(service):
     assert columns == [["city", "pop"], ["new", "city", "pop"], ["city", "pop", "new"]]
 
 
+def test_a_reader_that_knows_no_rows_taken_back_refuses_the_copy_of_a_lake(service, tmp_path):
+    """Some names of columns are those of the table that makes it refuse."""
+    reader = pytest.importorskip("polars_ducklake")
+    pytest.importorskip("duckdb_engine", reason="needs duckdb-engine")
+    columns = pa.schema([("Row_id", pa.int64()), ("a b", pa.int64())])
+    rows = [{"Row_id": 1, "a b": 2}, {"Row_id": 2, "a b": 2}]
+    for name in ("kept", "taken"):
+        table = made(service, f"lena/{name}", columns, visibility=PUBLIC)
+        table.add(rows)
+    table.declare(pa.schema([("s", pa.struct([("x", pa.int64())])), *columns]))
+    table.add([{"s": {"x": 1}, "Row_id": 3, "a b": 4}])
+    table.add([{"s": None, **rows[0]}], [R])
+    told = lake(service, account="lena")
+    with duck(service, attach=told["attach"]) as db:
+        [[last]] = found(db, "SELECT max(snapshot_id) FROM ducklake_snapshots('odf')")
+        asked = 'SELECT "Row_id" FROM odf.lena.taken'
+        assert found(db, f"{asked} AT (VERSION => {last - 1}) ORDER BY 1") == [[1], [2], [3]]
+        assert found(db, f'{asked} WHERE s.x = 1 OR "a b" = 2 ORDER BY 1') == [[2], [3]]
+        changes = f"FROM ducklake_table_changes('odf', 'lena', 'taken', 0, {last})"
+        kinds = [row[2] for row in found(db, f"{changes} WHERE change_type <> 'insert'")]
+        assert sorted(kinds) == ["delete", "update_postimage", "update_preimage"]
+    file = tmp_path / "copied.ducklake"
+    with service.http() as http:
+        file.write_bytes(http.get(told["catalogue"]).content)
+
+    def alone(name: str) -> int:
+        copy = reader.scan_ducklake(f"duckdb:///{file}", name, schema="lena")
+        return copy.select("a b").collect().height
+
+    assert alone("kept") == 2
+    assert alone("taken@changelog") == 4
+    with pytest.raises(NotImplementedError, match="inlined data"):
+        alone("taken")
+
+
 def test_one_dataset_that_no_lake_shows_is_left_out_and_said(service):
     case = pa.schema([("a", pa.int64()), ("A", pa.int64())])
     made(service, "dora/case", case, visibility=PUBLIC).add([{"a": 1, "A": 2}])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odf_protocol.sql_text import quoted_text
+from odf_protocol.sql_text import quoted_name, quoted_text
 from odf_storage.datasets.query.messages import TableView
 from odf_storage.datasets.versions.versions import Version
 
@@ -32,6 +32,12 @@ MEMORY = "512MB"
 BLOCK_BYTES = 16_384
 """Small blocks make a small file, of which clients read every part."""
 _DELETES = "ducklake_inlined_delete_"
+_GUARD = "ducklake_inlined_data_guard_"
+"""A table of rows that a lake keeps in its catalogue, with one row that no snapshot shows. Readers
+that do not know of rows taken back in the catalogue do not know of these either, and say so;
+otherwise they would show the rows that were taken back."""
+_NEVER = 2**62
+_OF_ROWS = ("row_id", "begin_snapshot", "end_snapshot")
 _COLUMNS = {
     "ducklake_column": "column_id BIGINT, begin_snapshot BIGINT, end_snapshot BIGINT, table_id"
     " BIGINT, column_order BIGINT, column_name VARCHAR, column_type VARCHAR, initial_default"
@@ -139,7 +145,7 @@ class Catalogue:
                 db.execute("BEGIN")
                 for name, columns in _COLUMNS.items():
                     db.execute(f"CREATE TABLE it.{name} ({columns})")
-                for name, columns in self._deletes():
+                for name, columns in self._of_taken_back():
                     db.execute(f"CREATE TABLE it.{name} ({columns})")
                 for name, rows in self._rows():
                     db.register("rows", rows)
@@ -289,13 +295,27 @@ class Catalogue:
             gone = each.taken_back
             if is_current and gone is not None and gone.count:
                 yield f"{_DELETES}{table}", _deleted(gone, slices, files, snapshots)
+                yield f"{_GUARD}{table}", _table(("begin_snapshot",), [(_NEVER,)])
+                names = ("table_id", "table_name", "schema_version")
+                yield (
+                    "ducklake_inlined_data_tables",
+                    _table(names, [(table, f"{_GUARD}{table}", 0)]),
+                )
         if parts:
             yield "ducklake_data_file", pa.concat_tables(parts)
 
-    def _deletes(self) -> Iterator[tuple[str, str]]:
+    def _of_taken_back(self) -> Iterator[tuple[str, str]]:
+        """Yield names and columns of the tables that only datasets with rows taken back have."""
         for table, _, each, is_current in self._of_both():
             if is_current and each.taken_back is not None and each.taken_back.count:
                 yield f"{_DELETES}{table}", "file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT"
+                tops = [
+                    shown.column.name for shown in each.columns.all if shown.column.parent is None
+                ]
+                kinds = {name: "VARCHAR" for name in tops if name.lower() not in _OF_ROWS}
+                kinds |= dict.fromkeys(_OF_ROWS, "BIGINT")
+                listed = (f"{quoted_name(name)} {kind}" for name, kind in kinds.items())
+                yield f"{_GUARD}{table}", ", ".join(listed)
 
 
 def _deleted(gone: TakenBack, slices: Sequence[Any], files: Any, snapshots: Any) -> pa.Table:
