@@ -12,12 +12,18 @@ import pytest
 from click.testing import CliRunner, Result
 from refusals import refusing
 from service import SCHEMA, Chain, Service, seeded, serving
+from tests.workers.derivatives import Working, add_rows, derivative, root
 
 import odf_node
 from odf_node.cli.main import main
 from odf_node.client.attestations import FILE
+from odf_node.client.node_api import NodeApi
+from odf_node.client.notices import Notice
+from odf_node.client.remotes import Location
 from odf_node.service.trust.attestations import JOBS_AT_ONCE, Attesting
 from odf_protocol.commitments import KeyPair, did_key, key_pair
+from odf_protocol.errors import NotFound
+from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import SetDataSchema
 from odf_protocol.multihash import Multihash
@@ -27,10 +33,12 @@ from odf_storage.stores.ports.values import (
     Job,
     JobId,
     JobSpec,
+    ObjectKey,
     Scope,
     Succeeded,
     Visibility,
 )
+from odf_storage.stores.registers.attestations import KeptAttestation
 
 FRIEND = key_pair(b"\x05" * 32)
 AT = Instant.parse("2026-01-01T00:00:00Z")
@@ -321,42 +329,167 @@ def test_verify_asks_for_a_kind_and_a_key_and_compares_with_the_chain(
 def test_verify_finds_what_is_about_other_bytes_than_those_of_the_block(service, chain, tmp_path):
     folder = tmp_path / "copy"
     odf_node.pull(f"{service.url}/foo", folder)
-    true = by_friend(chain)
-    statement = {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [
-            {
-                "name": str(true.block),
-                "digest": {"sha3_256": true.block.digest.hex(), "sha256": "0" * 64},
-            }
-        ],
-        "predicateType": Claim.REPLAY.value,
-        "predicate": dict(true.said),
-    }
-    (tmp_path / "lie").write_bytes(signed(statement, FRIEND))
+    (tmp_path / "lie").write_bytes(about_other_bytes(chain))
     assert run("attestations", "add", str(folder), str(tmp_path / "lie")).exit_code == 0
     result = run("attestations", "verify", str(folder))
     assert result.exit_code == 6
     assert "other bytes" in result.output
 
 
-def signed(statement: dict[str, Any], key: KeyPair) -> bytes:
-    from tests.protocol.test_attestations import signed as made
+def about_other_bytes(chain: Chain) -> bytes:
+    """A replay by the friend of a block with the name of the head and other bytes."""
+    from tests.protocol.test_attestations import signed
 
-    return made(statement, key)
+    true = by_friend(chain)
+    digest = {"sha3_256": true.block.digest.hex(), "sha256": "0" * 64}
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": str(true.block), "digest": digest}],
+        "predicateType": Claim.REPLAY.value,
+        "predicate": dict(true.said),
+    }
+    return signed(statement, FRIEND)
 
 
-def test_the_page_says_how_many_others_replayed(service, chain):
+def test_page_and_list_say_how_many_others_replayed_and_count_each_once(service, chain):
     ended(service, chain)
     attesting(service).look()
+    maker = service.node.signing_keys.active
     with service.http(service.token()) as client:
         page = client.get("/foo", headers={"accept": "text/html"}).text
         assert "Attested" in page
         assert "Replayed" not in page
-        client.post("/foo/attestations", content=by_friend(chain).envelope).raise_for_status()
+        again = [
+            Attestation.sign(key, Claim.REPLAY, chain.id, block.raw, AT, {"time": str(time)})
+            for key, time in ((maker, 0), (FRIEND, 0), (FRIEND, 1))
+            for block in chain.blocks[-2:]
+        ]
+        lines = b"\n".join(each.envelope for each in again)
+        client.post("/foo/attestations", content=lines).raise_for_status()
+        service.extend(chain, 1)
         page = client.get("/foo", headers={"accept": "text/html"}).text
-    assert "Replayed with the same result by 1 other key." in page
+    assert "Replayed with the same result by 1 other key, up to block #2 of #3." in page
     assert did_key(FRIEND.public) in page
+    where = f"{service.url}/foo"
+    told = run("attestations", "list", where, "--claim", "replay").output
+    assert told.splitlines()[-1] == "replayed with the same result by 1 other key"
+    shown = json.loads(run("attestations", "list", where, "--json").output)
+    assert shown["replayedBy"] == [did_key(FRIEND.public)]
+
+
+FOLLOWS = {"mirror_networks": ["127.0.0.0/8"], "poll_s": 0.05}
+
+
+def mirrored(follower: Service, source: Service) -> Any:
+    """A mirror of the dataset at the source, or what its next pull says."""
+    content = {"name": "foo", "remote": f"{source.url}/foo/"}
+    manifest = {"kind": "DatasetMirror", "version": 1, "content": content}
+    with follower.http(follower.token()) as client:
+        made = client.post("/datasets?visibility=public", json=manifest)
+        assert made.status_code in (201, 409), made.text
+        return client.post("/foo/refresh").raise_for_status().json()
+
+
+def test_a_mirror_takes_attestations_over_and_checks_each(service, chain, tmp_path, monkeypatch):
+    ended(service, chain)
+    attesting(service).look()
+    about_others = by_friend(seeded().add(SetDataSchema(schema=SCHEMA)).add_rows(1))
+    shown, tell = [by_friend(chain)], service.node.stores.attestations.page
+
+    def page(*given: Any, after: int, **more: Any) -> Any:
+        """What the source has, lies, and a line of a later version."""
+        found = list(tell(*given, after=after, **more))
+        if not found:
+            return found
+        lies = [about_others.envelope, about_other_bytes(chain), b'{"payload": "of later"}']
+        lies.append(shown[0].envelope)
+        return [*found, *(KeptAttestation(found[-1].number, line) for line in lies)]
+
+    monkeypatch.setattr(service.node.stores.attestations, "page", page)
+    with serving(tmp_path / "follower", **FOLLOWS) as follower:
+        mirrored(follower, service)
+        assert {each.claim for each in attested(follower)} == {Claim.INGESTION, Claim.REPLAY}
+        service.extend(chain, 1)
+        shown[0] = by_friend(chain)
+        ended(service, chain)
+        attesting(service).look()
+        assert mirrored(follower, service)["outcome"] == "updated"
+        assert len(attested(follower)) == 4
+        assert mirrored(follower, service)["outcome"] == "up-to-date"
+        assert len(attested(follower)) == 4
+
+
+def test_attestations_of_blocks_that_come_later_are_taken_over_then(service, chain, tmp_path):
+    ended(service, chain)
+    attesting(service).look()
+    with serving(tmp_path / "follower", **FOLLOWS) as follower:
+        follower.keep(chain, "kamu/foo")
+        service.extend(chain, 1)
+        ended(service, chain)
+        attesting(service).look()
+        (entry,) = follower.node.stores.registry.page()
+        remote = Location.parse(f"{service.url}/foo")
+        attesting(follower).take_over(entry, remote, None)
+        assert len(attested(follower)) == 1
+        dataset = follower.node.stores.dataset(DatasetRef(id=chain.id))
+        for (kind, name), content in chain.objects.items():
+            follower.node.stores.objects.put(ObjectKey(chain.id, kind, name), [content])
+        dataset.commit(chain.blocks[-1:], expected=dataset.head())
+        attesting(follower).take_over(entry, remote, None)
+        assert len(attested(follower)) == 2
+
+
+def test_a_mirror_of_a_file_server_has_no_attestations_and_fills_all_the_same(
+    service, chain, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(NodeApi, "attestations", refused)
+    with serving(tmp_path / "follower", **FOLLOWS) as follower:
+        mirrored(follower, service)
+        assert mirrored(follower, service)["outcome"] == "up-to-date"
+        assert attested(follower) == []
+
+
+def refused(*_: Any) -> None:
+    raise NotFound("NoSuchAddress", "as a server says that breaks off")
+
+
+def test_a_pull_leaves_out_what_a_later_version_attests(service, chain, tmp_path, monkeypatch):
+    line = b'{"payload": "of a later version"}'
+    answers = iter([([line, by_friend(chain).envelope], 7), ([], 7)])
+    monkeypatch.setattr(NodeApi, "attestations", lambda *_: next(answers))
+    with pytest.warns(Notice, match="1 of them: this is no attestation"):
+        odf_node.pull(f"{service.url}/foo", tmp_path / "copy")
+    assert (tmp_path / "copy" / FILE).read_bytes().count(b"\n") == 1
+
+
+def test_a_worker_makes_executions_again_and_the_node_signs_it(service, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    stores, where = service.node.stores, f"{service.url}/tens"
+    token = ("--token", service.token())
+    cities = root(stores, "cities")
+    derivative(stores, "tens", [cities], "select event_time, city, n * 10 as n from cities")
+    ask = ("verify", where, "--replay", "--attest", *token)
+    with Working(service, tmp_path / "scratch"), service.http(token[1]) as client:
+        client.post("/tens/refresh").raise_for_status()
+        result = run(*ask)
+        assert (result.exit_code, "no execution yet" in result.output) == (5, True), result.output
+        add_rows(stores, cities, [("2024-01-01T00:00:01Z", "A", 1)], tmp_path, at=1)
+        client.post("/tens/refresh").raise_for_status()
+        result = run(*ask)
+        assert result.exit_code == 0, result.output
+        assert "1 execution(s) made again with the same result" in result.output
+        assert "attested" in result.output
+        assert run(*ask, "--json").exit_code == 0
+    attesting(service).look()
+    found = attested(service, "tens", token[1])
+    (computed,) = [each for each in found if each.claim is Claim.EXECUTION]
+    replays = [each for each in found if each.claim is Claim.REPLAY]
+    engine = f"datafusion {computed.said['engineVersion']}"
+    assert [each.said["engines"] for each in replays] == [[engine], [engine]]
+    good = run("attestations", "verify", where, "--claim", "replay", *token)
+    assert (good.exit_code, "2 good, 0 not" in good.output) == (0, True)
+    shown = json.loads(run("attestations", "list", where, "--json", *token).output)
+    assert shown["replayedBy"] == [], "the node that computed it is no other one"
 
 
 def test_a_job_ends_and_leaves_its_note_in_one_transaction(service, chain):

@@ -57,13 +57,20 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 def list_(where: str, token: str | None, as_json: bool, **wanted: str | None) -> None:
     """List the attestations of DATASET: kind, block, key, time, node."""
     token = token_at(where, token)
+    from odf_protocol.trust.attestations import replayers
+
     dataset = _chain(where, token).dataset
-    shown = [_data(each) for each in _found(where, token, dataset, **wanted)]
+    found = list(_found(where, token, dataset))
+    replayed = sorted(map(did_key, replayers((each.claim, each.signer) for each in found)))
+    shown = [_data(each) for each in found if _is_wanted(each, **wanted)]
     if as_json:
-        print_json({"attestations": shown})
+        print_json({"attestations": shown, "replayedBy": replayed})
         return
     for each in shown:
         click.echo(_line(each))
+    if replayed:
+        keys = "key" if len(replayed) == 1 else "keys"
+        click.echo(f"replayed with the same result by {len(replayed)} other {keys}")
 
 
 @attestations.command()
@@ -84,7 +91,9 @@ def verify(
     good, elsewhere, bad = list[dict[str, Any]](), 0, list[str]()
     token = token_at(where, token)
     its = _chain(where, token)
-    for each in _found(where, token, its.dataset, **wanted):
+    for each in _found(where, token, its.dataset):
+        if not _is_wanted(each, **wanted):
+            continue
         block = its.blocks.get(each.block)
         if block is None:
             elsewhere += 1
@@ -148,16 +157,15 @@ def _chain(where: str, token: str | None) -> _Chain:
     return _Chain(seed.dataset_id, {block.hash: block.raw for block in blocks})
 
 
-def _found(
-    where: str,
-    token: str | None,
-    dataset: DatasetId,
-    *,
-    block: str | None,
-    by: str | None,
-    claim: str | None,
-) -> Iterator[Attestation]:
-    """Yield what a folder has, or a node, of this kind, by this key, about this block."""
+def _is_wanted(each: Attestation, *, block: str | None, by: str | None, claim: str | None) -> bool:
+    """Return whether it is of this kind, by this key, about this block."""
+    shown = (str(each.block), did_key(each.signer), each.claim.word)
+    asked = zip((block, by, claim), shown, strict=True)
+    return all(wanted in (None, its) for wanted, its in asked)
+
+
+def _found(where: str, token: str | None, dataset: DatasetId) -> Iterator[Attestation]:
+    """Yield what a folder has, or a node."""
     from ..client.attestations import AttestationFile, pages
 
     location = Location.parse(where)
@@ -167,11 +175,7 @@ def _found(
         else:
             api = NodeApi(dataset_base(where), token, http=http)
             found = chain.from_iterable(page for page, _ in pages(api, dataset))
-        for each in found:
-            shown = (str(each.block), did_key(each.signer), each.claim.word)
-            asked = zip((block, by, claim), shown, strict=True)
-            if all(wanted in (None, its) for wanted, its in asked):
-                yield each
+        yield from found
 
 
 def _data(each: Attestation) -> dict[str, Any]:

@@ -258,11 +258,11 @@ def _replayed(
 
         answer = api.act("verify", seen=seen if attest else told, **asked)
         is_ok = bool(answer.get("ok"))
+        if not as_json:  # before the node may refuse to sign what it found
+            click.echo(answer_text(answer_of(answer), verbose=verbose))
         signed = api.act("attestations/replay", job=jobs.pop()) if attest and is_ok else None
     if as_json:
         print_json(answer if signed is None else {**answer, "attestation": signed})
-    else:
-        click.echo(answer_text(answer_of(answer), verbose=verbose))
-        if signed is not None:
-            click.echo("attested: odf-node attestations list shows it")
+    elif signed is not None:
+        click.echo("attested: odf-node attestations list shows it")
     return is_ok

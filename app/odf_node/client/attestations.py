@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -27,8 +27,8 @@ from .receive import ChainReader
 from .remotes import Location, note_attested, remotes_of
 
 FILE = ".attestations.intoto.jsonl"
-MOST_AT_ONCE = 10_000
-"""Attestations that one pull takes; the next one goes on."""
+MOST_PAGES = 100
+"""Pages of attestations that one pull takes; the next one goes on."""
 POST_BYTES = 512 * 1024
 LINE = b"\n"
 
@@ -90,19 +90,31 @@ def checked(line: bytes, dataset: DatasetId) -> Attestation:
 
 
 def pages(
-    api: NodeApi, dataset: DatasetId, after: int = 0
+    api: NodeApi,
+    dataset: DatasetId,
+    after: int = 0,
+    *,
+    told: Callable[[BadInput], None] | None = None,
 ) -> Iterator[tuple[list[Attestation], int]]:
-    """Yield what a node has, page by page, with the numbers after which to go on.
+    """Yield what a node has, page by page, with the numbers after which to go on. With `told`,
+    what is no attestation, or of a kind that only later versions know, is told and left out.
 
     Raises:
-        MalformedAttestation, OtherBlock: it gives what is none.
+        MalformedAttestation, OtherBlock: without `told`, it gives what is none.
     """
     while True:
         lines, following = api.attestations(after)
         if not lines or following <= after:
             return
-        after = following
-        yield [checked(line, dataset) for line in lines], after
+        after, found = following, list[Attestation]()
+        for line in lines:
+            try:
+                found.append(checked(line, dataset))
+            except BadInput as wrong:
+                if told is None:
+                    raise
+                told(wrong)
+        yield found, after
 
 
 def take(
@@ -115,19 +127,22 @@ def take(
     """Copy what the node has that a folder was pulled from; return how many are new. A problem is
     told and ends nothing: the chain has arrived."""
     after, found = remotes_of(folder).attested.get(_from(source), 0), list[Attestation]()
+    wrong = list[BadInput]()
     try:
         with open_http(limits) as http:
             api = NodeApi(source.base, token, http=http, limits=limits)
-            for page, following in pages(api, dataset, after):
+            for page, following in islice(
+                pages(api, dataset, after, told=wrong.append), MOST_PAGES
+            ):
                 found += page
                 after = following
-                if len(found) >= MOST_AT_ONCE:
-                    break
     except NothingThere:  # a node of another make, or a file server
         return 0
     except NodeError as error:
         _tell("taken", error)
         return 0
+    if wrong:
+        _tell(f"taken, {len(wrong)} of them", wrong[0])
     new = AttestationFile(folder, dataset).add(found)
     note_attested(folder, _from(source), after)
     return new

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -203,6 +203,13 @@ class Attestation:
             raise BadInput(
                 "OtherBlock", f"the attestation is about block {self.block} with other bytes"
             )
+
+
+def replayers(said: Iterable[tuple[Claim, bytes]]) -> set[bytes]:
+    """Return the keys that replayed a dataset, each once, without those that made its blocks."""
+    kinds = set(said)
+    made = {key for claim, key in kinds if claim in (Claim.INGESTION, Claim.EXECUTION)}
+    return {key for claim, key in kinds if claim is Claim.REPLAY} - made
 
 
 def signed_text(payload: bytes) -> bytes:

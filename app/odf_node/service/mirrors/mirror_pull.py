@@ -12,6 +12,7 @@ It is not in `mirrors.py` because importing the client takes long.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -131,6 +132,7 @@ class NodeTarget:
         return nullcontext()
 
 
+_log = logging.getLogger("odf.mirror")
 REMOTE = "remote"
 PIECE_BYTES = 1 << 20
 
@@ -157,10 +159,11 @@ def pull_mirror(
     mirror = mirror_of(mirrors.stores.mirrors, entry)
     try:
         with _told_as_ours():
+            remote, token = parse_remote(mirror.remote), _opened(mirrors, mirror)
             outcome = pull_into(
-                parse_remote(mirror.remote),
+                remote,
                 NodeTarget(mirrors.receiving, entry),
-                token=_opened(mirrors, mirror),
+                token=token,
                 force=force,
                 limits=mirrors.limits,
                 progress=progress,
@@ -171,6 +174,11 @@ def pull_mirror(
         _note(mirrors, entry, state, error.code, error.message)
         raise
     _note(mirrors, entry, MirrorState.CURRENT)
+    for guest in mirrors.guests:
+        try:
+            guest(entry, remote, token)
+        except NodeError as error:  # the chain has arrived
+            _log.warning("mirror %s: %s: %s", entry.id, error.code, error.message)
     return MirrorReceipt(
         outcome=outcome.outcome,
         prev_head=str(outcome.old_head),

@@ -9,6 +9,7 @@ sealed, and sent only to the origin of the remote.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +49,10 @@ class MirrorAsked:
     token: str | None = field(repr=False)
 
 
+Guest = Callable[[DatasetEntry, Location, str | None], None]
+"""Copies from a remote, with the token for it, what belongs to a dataset beside its chain."""
+
+
 @dataclass(frozen=True)
 class Mirrors:
     """The dependencies and limits of the mirrors of a node."""
@@ -57,6 +62,8 @@ class Mirrors:
     keys: SecretKeys
     limits: ClientLimits
     clock: Clock
+    guests: list[Guest] = field(default_factory=list)
+    """What features copy besides, after each pull."""
     wake_up: threading.Event = field(default_factory=threading.Event)
     """Set when there may be a mirror job to run."""
 

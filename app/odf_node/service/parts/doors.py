@@ -149,7 +149,7 @@ def parts_of_trust(node: FeatureParts) -> Iterator[object]:
         clock=node.clock,
     )
     yield keeper
-    yield Attesting(
+    attesting = Attesting(
         stores=node.stores,
         keys=node.signing_keys,
         node=keeper.origin,
@@ -157,7 +157,10 @@ def parts_of_trust(node: FeatureParts) -> Iterator[object]:
         is_on=trust.attest,
         names_accounts=trust.name_accounts,
         most_a_block=trust.block_attestations,
+        limits=node.mirrors.limits,
     )
+    node.mirrors.guests.append(attesting.take_over)
+    yield attesting
     yield Witness(
         store=node.stores.witnessed,
         logs=tuple(peer.key for peer in policy_of(trust.witness_for).logs),

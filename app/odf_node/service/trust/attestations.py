@@ -8,9 +8,12 @@ chain, so that nodes of other makes notice nothing.
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -18,15 +21,22 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_protocol.commitments import did_key
-from odf_protocol.errors import Conflict, NodeError
+from odf_protocol.errors import BadInput, Conflict, LimitExceeded, NodeError
 from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import Multihash
-from odf_protocol.trust.attestations import Attestation, Claim, malformed_attestation
+from odf_protocol.trust.attestations import (
+    Attestation,
+    Claim,
+    malformed_attestation,
+    replayers,
+)
 from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_job, verify_job
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import DatasetEntry, Job, JobId, JobStatus, Succeeded
 from odf_storage.stores.registers.attestations import KeptAttestation
 
+from ...client.limits import ClientLimits
+from ...client.remotes import Location
 from ..auth.access import Action
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
@@ -38,6 +48,7 @@ from ..pages.dataset_view import PagePart
 from ..pages.render import rendered
 from ..query.proofs import SigningKeys
 
+_log = logging.getLogger("odf.attestations")
 BODY_BYTES = 1024 * 1024
 JOBS_AT_ONCE = 50
 """Jobs attested before the thread rests for a second: a signature takes a millisecond."""
@@ -72,8 +83,6 @@ _CLAIMS: dict[str, tuple[Claim, Facts]] = {
     ),
 }
 """By kind of job what is attested of its blocks, and facts of payload and receipt."""
-_MADE = (Claim.INGESTION, Claim.EXECUTION)
-"""What those say who made the blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +98,8 @@ class Attesting:
     is_on: bool
     names_accounts: bool
     most_a_block: int
+    limits: ClientLimits
+    """Of what other nodes give, and where they may be."""
 
     def look(self) -> float:
         """Attest what jobs did that ended; return the seconds to the next look."""
@@ -163,9 +174,40 @@ class Attesting:
         if asked.after is not None or asked.upto is not None or not (asked.replay and asked.rows):
             raise _not_replayed("it did not look at everything")
         found = _found(entry, job.outcome.result)
-        if not found.get("ok") or found["notVerifiable"] or not found["replayed"]:
-            raise _not_replayed("not every execution gave what the chain says")
+        if not found.get("ok"):
+            raise _not_replayed("something is not as the chain says")
+        if found["notVerifiable"]:
+            count = found["notVerifiable"]
+            raise _not_replayed(f"{count} execution(s) cannot be made again on this node")
+        if not found["replayed"]:
+            raise _not_replayed("the chain has no execution yet")
         return Multihash.parse(found["report"]["head"])
+
+    def take_over(self, entry: DatasetEntry, remote: Location, token: str | None) -> None:
+        """Keep what the node has, or was told, that a mirror follows, and go on where the last
+        pull ended. What is not true, or too much of one block, is left out; what is about blocks
+        that have not arrived yet is asked for again."""
+        from ...client.attestations import MOST_PAGES, pages  # importing the client takes long
+        from ...client.http import open_http
+        from ...client.node_api import NodeApi, NothingThere
+
+        store, wrong, unknown = self.stores.attestations, list[NodeError](), 0
+        after = store.taken(entry.id, str(remote))
+        with open_http(self.limits) as http, suppress(NothingThere):  # a node of another make
+            api = NodeApi(remote.base, token, http=http, limits=self.limits)
+            found = pages(api, entry.id, after, told=wrong.append)
+            for page, following in islice(found, MOST_PAGES):
+                for each in page:
+                    try:
+                        unknown += self._keep(entry, [each])["unknownBlocks"]
+                    except (BadInput, LimitExceeded) as error:
+                        wrong.append(error)
+                if not unknown:
+                    store.note_taken(entry.id, str(remote), following)
+        if wrong:
+            _log.warning(
+                "%d attestations of %s were left out: %s", len(wrong), entry.id, wrong[0].message
+            )
 
     def add(self, entry: DatasetEntry, lines: bytes) -> dict[str, int]:
         """Keep what others attested of blocks of a dataset, a line each.
@@ -176,19 +218,21 @@ class Attesting:
             MalformedAttestation, OtherBlock: a line is none, or not about this dataset; none is
                 kept. TooManyAttestations.
         """
+        said = [Attestation.parse(line) for line in filter(None, lines.split(b"\n"))]
+        if not said:
+            raise malformed_attestation("the body has no line")
+        return self._keep(entry, said)
+
+    def _keep(self, entry: DatasetEntry, said: Sequence[Attestation]) -> dict[str, int]:
         found = list[Attestation]()
-        unknown = 0
-        for line in filter(None, lines.split(b"\n")):
-            each = Attestation.parse(line)
+        for each in said:
             block = self.stores.blocks.find(entry.id, each.block)
             if block is None and each.dataset == entry.id:
-                unknown += 1
                 continue
             each.require(entry.id, b"" if block is None else block.raw)
             found.append(each)
-        if not found and not unknown:
-            raise malformed_attestation("the body has no line")
         new = self.stores.attestations.add(found, most=self.most_a_block) if found else 0
+        unknown = len(said) - len(found)
         return {"added": new, "known": len(found) - new, "unknownBlocks": unknown}
 
 
@@ -208,19 +252,19 @@ def _found(entry: DatasetEntry, result: Mapping[str, Any]) -> dict[str, Any]:
 def page_part(visit: Visit) -> PagePart | None:
     """Return the section of the page of a dataset: who attested what."""
     stores = visit.views.stores
-    said = [
-        {"claim": claim, "key": did_key(key), "blocks": count}
-        for claim, key, count in stores.attestations.signers(visit.entry.id)
-    ]
+    said = stores.attestations.signers(visit.entry.id)
     if not said:
         return None
-    others = _keys(said, Claim.REPLAY) - _keys(said, *_MADE)
-    content = {"said": said, "replays": len(others), **visit.content()}
+    others = replayers((each.claim, each.signer) for each in said)
+    replays = [each for each in said if each.claim is Claim.REPLAY and each.signer in others]
+    content = {
+        "said": [(each, did_key(each.signer)) for each in said],
+        "replays": len(replays),
+        "upto": max((each.last for each in replays), default=0),
+        "last": visit.state.num_blocks - 1,
+        **visit.content(),
+    }
     return PagePart("Attested", rendered("attested", content))
-
-
-def _keys(said: list[dict[str, Any]], *claims: Claim) -> set[str]:
-    return {str(each["key"]) for each in said if each["claim"] in claims}
 
 
 AttestingDep = Annotated[Attesting, Depends(wired(Attesting))]

@@ -48,9 +48,23 @@ attestations = sa.Table(
     sa.Index("uq_attestations_hash", "dataset", "hash", unique=True),
     sqlite_autoincrement=True,
 )
-_STILL_THERE = sa.exists().where(
+sources = sa.Table(
+    "attestation_sources",
+    metadata,
+    sa.Column(
+        "dataset",
+        DatasetIdColumn,
+        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("after", sa.BigInteger, nullable=False),
+)
+"""How far the attestations of the node that a mirror follows were taken over."""
+_ITS_BLOCK = sa.and_(
     blocks.c.dataset == attestations.c.dataset, blocks.c.hash == attestations.c.block
 )
+_STILL_THERE = sa.exists().where(_ITS_BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,17 @@ class KeptAttestation:
 
     number: int
     envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What kind of thing a key says of a dataset, of how many blocks, and of which one last."""
+
+    claim: Claim
+    signer: bytes
+    blocks: int
+    last: int
+    """Sequence number of a block."""
 
 
 class AttestationStore:
@@ -103,16 +128,36 @@ class AttestationStore:
         with reading(self._engine) as db:
             return [KeptAttestation(row.number, row.envelope) for row in db.execute(query)]
 
-    def signers(self, dataset: DatasetId) -> Sequence[tuple[Claim, bytes, int]]:
-        """Return who said what kind of thing of the dataset, and of how many blocks."""
+    def signers(self, dataset: DatasetId) -> Sequence[Said]:
+        """Return who said what kind of thing of the dataset."""
         query = (
-            sa.select(attestations.c.claim, attestations.c.signer, sa.func.count())
-            .where(attestations.c.dataset == dataset, _STILL_THERE)
+            sa.select(
+                attestations.c.claim,
+                attestations.c.signer,
+                sa.func.count(attestations.c.block.distinct()),
+                sa.func.max(blocks.c.sequence_number),
+            )
+            .join(blocks, _ITS_BLOCK)
+            .where(attestations.c.dataset == dataset)
             .group_by(attestations.c.claim, attestations.c.signer)
             .order_by(attestations.c.claim, attestations.c.signer)
         )
         with reading(self._engine) as db:
-            return [(Claim(claim), bytes(key), int(n)) for claim, key, n in db.execute(query)]
+            rows = db.execute(query).all()
+        return [Said(Claim(claim), bytes(key), count, last) for claim, key, count, last in rows]
+
+    def taken(self, dataset: DatasetId, source: str) -> int:
+        """Return the number at the source after which attestations were not taken over yet."""
+        its = (sources.c.dataset == dataset, sources.c.source == source)
+        with reading(self._engine) as db:
+            return int(db.execute(sa.select(sources.c.after).where(*its)).scalar() or 0)
+
+    def note_taken(self, dataset: DatasetId, source: str, after: int) -> None:
+        """Remember it; another source begins anew."""
+        new = {"source": source, "after": after}
+        with writing(self._engine) as db:
+            insert = insert_new(db, sources).values(dataset=dataset, **new)
+            db.execute(insert.on_conflict_do_update(index_elements=["dataset"], set_=new))
 
     def unattested(self, *, limit: int) -> Sequence[JobId]:
         """Return jobs that added blocks and were not attested, the oldest first."""
