@@ -4,11 +4,12 @@
 
     weather = odf_node.open("https://node.example/weather")
     frame = weather.pandas(columns=["origin", "temp"], limit=1000)
+    odf_node.node("https://node.example").search("weather hourly")
     odf_node.publish(frame, "https://node.example/copy", key=["origin"])
 
-`open`, `publish`, `pull`, `push` and `verify` are imported when they are first used: `import
-odf_node` costs nothing. The distribution installs six packages: this one has the service, the
-client and the commands; `odf_protocol`, `odf_storage`, `odf_workers`, `odf_conformance` and
+`open`, `node`, `publish`, `pull`, `push` and `verify` are imported when they are first used:
+`import odf_node` costs nothing. The distribution installs six packages: this one has the service,
+the client and the commands; `odf_protocol`, `odf_storage`, `odf_workers`, `odf_conformance` and
 `odf_migrations` are described where they begin.
 """
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from .public.dataset import Dataset, pull, push, verify
     from .public.dataset import open_dataset as open  # noqa: A004 - as in `gzip.open`
     from .public.following import Changes, Following, Position
+    from .public.node import Node
+    from .public.node import Node as node  # noqa: N813 - it reads like `open`
+    from .public.notebook import load_ipython_extension as load_ipython_extension
     from .public.publish import Receipt, publish
     from .public.spark import SparkSource as SparkSource
 
@@ -30,10 +34,13 @@ _PLACES = {
     "Changes": (".public.following", "Changes"),
     "Dataset": (".public.dataset", "Dataset"),
     "Following": (".public.following", "Following"),
+    "Node": (".public.node", "Node"),
     "NodeError": ("odf_protocol.errors", "NodeError"),
     "Position": (".public.following", "Position"),
     "Receipt": (".public.publish", "Receipt"),
     "SparkSource": (".public.spark", "SparkSource"),
+    "load_ipython_extension": (".public.notebook", "load_ipython_extension"),
+    "node": (".public.node", "Node"),
     "open": (".public.dataset", "open_dataset"),
     "publish": (".public.publish", "publish"),
     "pull": (".public.dataset", "pull"),
@@ -45,9 +52,11 @@ __all__ = [
     "Changes",
     "Dataset",
     "Following",
+    "Node",
     "NodeError",
     "Position",
     "Receipt",
+    "node",
     "open",
     "publish",
     "pull",

@@ -1,9 +1,12 @@
-"""What commands, pages and news say of an event of a chain: its kind and its main detail."""
+"""What commands, pages and news say of an event of a chain, its kind and its main detail, and of a
+chain as of a block."""
 
 from __future__ import annotations
 
 from typing import Any, assert_never
 
+from odf_protocol.chain.state import ChainState
+from odf_protocol.codec.manifests import to_data
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
@@ -39,6 +42,33 @@ def block_data(block: HashedBlock) -> dict[str, Any]:
         "event": event_name(block.event),
         "summary": summary(block.event),
     }
+
+
+def chain_data(state: ChainState) -> dict[str, Any]:
+    """Return what a chain says of its dataset, as JSON-compatible data."""
+    schema = state.data_schema
+    return {
+        "head": str(state.head),
+        "blocks": state.num_blocks,
+        "records": state.num_records,
+        "dataSize": state.data_size,
+        "checkpointsSize": state.checkpoints_size,
+        "linkedObjects": state.linked_objects,
+        "linkedObjectsSize": state.linked_size,
+        "lastOffset": state.last_offset,
+        "watermark": None if state.watermark is None else str(state.watermark),
+        "updatedAt": str(state.system_time),
+        "description": state.info.description if state.info else None,
+        "keywords": list(state.info.keywords or ()) if state.info else [],
+        "license": _without_kind(to_data(state.license)) if state.license else None,
+        "pushSources": sorted(state.push_sources),
+        "pollingSource": state.polling_source is not None,
+        "schema": None if schema is None else to_data(schema),
+    }
+
+
+def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key != "kind"}
 
 
 def event_name(event: MetadataEvent | UnknownEvent) -> str:

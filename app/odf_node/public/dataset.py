@@ -132,6 +132,18 @@ class Dataset:
         return None if self._log is None else self._log.found
 
     @property
+    def info(self) -> dict[str, Any]:
+        """What is known of the dataset as of its newest block: `description`, `license`,
+        `keywords`, `records`, `updatedAt`, `schema` and more; a node also says `alias` and `kind`.
+        Raises the errors of `batches`."""
+        return self._source.facts()
+
+    def _repr_html_(self) -> str:
+        from .notebook import card_html
+
+        return card_html(self)
+
+    @property
     def schema(self) -> pa.Schema:
         """Columns, including system columns, with their Arrow types."""
         with self.batches(limit=0, changelog=True) as rows:

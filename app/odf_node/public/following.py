@@ -29,21 +29,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
-from odf_protocol.errors import BadInput, Conflict, NotFound, RemoteFailed
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound, RemoteFailed
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.read.formats import Format
 
 from ..client import events
+from ..client.event_texts import chain_data
 from ..client.events import Ending
 from ..client.home import token_for
 from ..client.http import TransferFailed, Unreachable, open_http, unreachable
 from ..client.later import httpx
 from ..client.limits import LIMITS, too_much
 from ..client.node_api import NodeApi, NothingThere, NotOffered
+from ..client.receive import ChainReader
 from ..client.remotes import Location, NamedRepository, Repositories
 from ..client.repositories import HttpRepository, Repository
 from ..client.sync import opened
-from ..client.targets import read_address
+from ..client.targets import TokenAt, read_address
 from ..service.read.read import CHANGELOG, ReadRequest
 
 if TYPE_CHECKING:
@@ -77,13 +80,18 @@ def place_of(name: str | os.PathLike[str], token: str | None = None) -> StreamPl
     """
     text = str(name) if isinstance(name, str) else str(Path(name))
     repositories = Repositories()
+    address = read_address(text, repositories, tokens=tokens_of(repositories, token))
+    return StreamPlace(address.location, address.token)
+
+
+def tokens_of(repositories: Repositories, token: str | None) -> TokenAt:
+    """Return the function that finds the token for an address, as `place_of` says."""
 
     def token_at(address: str, by: NamedRepository | None) -> str | None:
         own = token or repositories.token_of_repository(address, by=by)
         return own or token_for(address) or repositories.token_of_login(address)
 
-    address = read_address(text, repositories, tokens=token_at)
-    return StreamPlace(address.location, address.token)
+    return token_at
 
 
 BLOCK = "odf-block"
@@ -105,6 +113,9 @@ class RowSource(Protocol):
     def rows(self, request: ReadRequest) -> Iterator[Rows]:
         """Yield the requested rows. Raises the same errors as `odf-node read`."""
 
+    def facts(self) -> dict[str, Any]:
+        """Return what the chain says of the dataset, and what else a node says of it."""
+
 
 class FromNode:
     """Lets a node read: one request, and the response has only the requested columns and rows.
@@ -125,10 +136,7 @@ class FromNode:
             try:
                 headers, body = stack.enter_context(api.opened("read", **_query(request)))
             except (NotOffered, NothingThere) as missing:
-                # Any other node, and a server of files, has the dataset by the transfer protocol.
-                there = HttpRepository(place.location.base, place.token, http=http)
-                if missing.facts.get("reported") is not None or there.find_head() is None:
-                    raise
+                self._require_files(missing, http)
                 yield stack.enter_context(FromChain(place).rows(request))
                 return
             block = headers.get(BLOCK)
@@ -139,11 +147,27 @@ class FromNode:
                     "open it with verify=True to read its files",
                     url=str(place.location),
                 )
-            reader = pa.ipc.open_stream(pa.PythonFile(_Messages(body), "r"))
+            reader = pa.ipc.open_stream(pa.PythonFile(Messages(body), "r"))
             yield Rows(block, _at_most(reader, request.limit))
 
+    def facts(self) -> dict[str, Any]:
+        place = self._place
+        with open_http() as http:
+            try:
+                return NodeApi(place.location.base, place.token, http=http).dataset()
+            except (NotOffered, NothingThere) as missing:
+                self._require_files(missing, http)
+        return FromChain(place).facts()
 
-class _Messages(io.RawIOBase):
+    def _require_files(self, missing: NodeError, http: httpx.Client) -> None:
+        """Check that the server has the dataset by the transfer protocol, as any other node and a
+        server of files do. Raises `missing`."""
+        there = HttpRepository(self._place.location.base, self._place.token, http=http)
+        if missing.facts.get("reported") is not None or there.find_head() is None:
+            raise missing
+
+
+class Messages(io.RawIOBase):
     """A stream of Arrow messages, none of them longer than a client takes: their lengths are
     announced by the node, and memory for them is taken before they come."""
 
@@ -198,6 +222,13 @@ class FromChain:
                 self._check(repository, view.head)
             with reading(view, asked) as (schema, batches):
                 yield Rows(str(view.head), pa.RecordBatchReader.from_batches(schema, batches))
+
+    def facts(self) -> dict[str, Any]:
+        with opened(self._place.location, self._place.token, whole=True) as repository:
+            state = EMPTY
+            for block in reversed([*ChainReader(repository).back(repository.head())]):
+                state = state.after(block)
+        return chain_data(state)
 
 
 def _query(request: ReadRequest) -> dict[str, Any]:

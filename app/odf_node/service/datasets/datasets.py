@@ -15,7 +15,7 @@ from typing import Any
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.snapshot import normalize_event, prepare
 from odf_protocol.chain.state import EMPTY, ChainState, Vocab
-from odf_protocol.codec.manifests import load_event, load_snapshots, to_data
+from odf_protocol.codec.manifests import load_event, load_snapshots
 from odf_protocol.commitments import SEED_BYTES, key_pair
 from odf_protocol.errors import BadInput, Conflict
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
@@ -43,6 +43,7 @@ from odf_storage.stores.ports.following import Author
 from odf_storage.stores.ports.publications import ListedOverview
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
+from ...client.event_texts import chain_data
 from ..auth.access import ActionForbidden, Unauthenticated, may_create, owns, unauthorized
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess, EntryMemory
@@ -265,33 +266,13 @@ def description(
 ) -> dict[str, Any]:
     """Return a dataset as JSON: its summary, and the facts of its chain as of the head."""
     state = stores.dataset(DatasetRef(id=entry.id)).state()
-    schema = state.data_schema
     return {
         **summary(access, entry, base),
-        "head": str(state.head),
-        "blocks": state.num_blocks,
-        "records": state.num_records,
-        "dataSize": state.data_size,
-        "checkpointsSize": state.checkpoints_size,
-        "linkedObjects": state.linked_objects,
-        "linkedObjectsSize": state.linked_size,
-        "lastOffset": state.last_offset,
-        "watermark": None if state.watermark is None else str(state.watermark),
-        "updatedAt": str(state.system_time),
-        "description": state.info.description if state.info else None,
-        "keywords": list(state.info.keywords or ()) if state.info else [],
-        "license": _without_kind(to_data(state.license)) if state.license else None,
-        "pushSources": sorted(state.push_sources),
-        "pollingSource": state.polling_source is not None,
-        "schema": None if schema is None else to_data(schema),
+        **chain_data(state),
         "validation": validation_of(stores.objects, entry.id, state.head),
         "unverified": unverified_of(stores.objects, entry.id),
         "isMirror": stores.mirrors.find(entry.id) is not None,
     }
-
-
-def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in event.items() if key != "kind"}
 
 
 _log = logging.getLogger("odf.node")

@@ -1,9 +1,10 @@
-"""Texts for cells, types and columns of a table."""
+"""Texts for cells, types and columns of a table, and the numbers that values are drawn by."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date, datetime
 from typing import Any
 
 import msgspec
@@ -14,6 +15,16 @@ from odf_protocol.metadata.schema import DataSchema
 MAX_CELL_CHARS = 120
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 """Characters that reverse the direction of text, so that a cell would be misread."""
+MEASURES: dict[str, Callable[[Any], float]] = {
+    **dict.fromkeys(
+        ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"), float
+    ),
+    **dict.fromkeys(("Float16", "Float32", "Float64", "Decimal"), float),
+    "Timestamp": lambda text: datetime.fromisoformat(text).timestamp(),
+    "Date": lambda text: float(date.fromisoformat(text).toordinal()),
+}
+"""Functions that map a value to a number, by the kind of its type."""
+NUMBERS = frozenset(MEASURES) - {"Timestamp", "Date"}
 
 
 def cell_text(value: Any) -> str | None:
@@ -34,8 +45,13 @@ def fields_of(schema: DataSchema | None) -> list[dict[str, Any]]:
 
 def kinds_of(schema: DataSchema | None) -> dict[str, str]:
     """Return the kinds of types by column, without whether they may be null."""
+    return kinds_in(fields_of(schema))
+
+
+def kinds_in(fields: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the kinds of types by column, of columns as in JSON."""
     found = {}
-    for field in fields_of(schema):
+    for field in fields:
         kind = field["type"]
         while kind["kind"] == "Option":
             kind = kind["inner"]

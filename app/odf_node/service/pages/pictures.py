@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from .cells import cell_text
-from .statistics import MEASURES, NUMBERS
+from .cells import MEASURES, NUMBERS, cell_text
 
 WIDTH, HEIGHT = 320, 120
 COLUMNS = 64

@@ -13,7 +13,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
 from typing import Any
 
 from anyio import from_thread
@@ -22,21 +21,11 @@ from odf_protocol.errors import NodeError
 
 from ..readers.tasks import Profiled
 from .block_view import Visit
-from .cells import cell_text, column_lines, fields_of
+from .cells import MEASURES, cell_text, column_lines, fields_of
 from .views import sample_size
 
 BARS = 12
 MAX_SPAN = 1e300
-MEASURES: dict[str, Callable[[Any], float]] = {
-    **dict.fromkeys(
-        ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"), float
-    ),
-    **dict.fromkeys(("Float16", "Float32", "Float64", "Decimal"), float),
-    "Timestamp": lambda text: datetime.fromisoformat(text).timestamp(),
-    "Date": lambda text: float(date.fromisoformat(text).toordinal()),
-}
-"""Functions that map a value to a number, by the kind of its type."""
-NUMBERS = frozenset(MEASURES) - {"Timestamp", "Date"}
 COUNTED = ("Bool", "String")
 """Kinds whose frequent values are counted."""
 

@@ -25,8 +25,7 @@ from ..query.background import QueryBody, checked
 from ..query.query import Queries, QueryRows
 from ..query.verify import gathered
 from .block_view import Visit
-from .cells import cell_text, kinds_of
-from .statistics import NUMBERS
+from .cells import NUMBERS, cell_text, kinds_of
 from .views import ColumnSample, newest
 
 ROWS = 100
