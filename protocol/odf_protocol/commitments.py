@@ -77,6 +77,13 @@ def signing_key(raw: bytes) -> KeyPair:
     return key_pair(bytes(key.seed))
 
 
+def private_pem(key: KeyPair) -> str:
+    """Return the secret key as PEM (PKCS 8), which `signing_key` reads."""
+    from Crypto.PublicKey import ECC
+
+    return str(ECC.construct(curve="Ed25519", seed=key.seed).export_key(format="PEM")) + "\n"
+
+
 PROOF_TYPE = "Ed25519Signature2020"
 BASE64_URL = "u"
 _ENCODER = msgspec.json.Encoder(order="sorted")

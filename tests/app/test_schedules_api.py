@@ -331,10 +331,10 @@ def test_secrets_are_sealed_anew_when_the_key_changes(service, client, tmp_path)
     newer = open_keys(None, tmp_path)
     keys = type(newer)({**newer.keys, **old})
     try:
-        assert reseal(service.node.stores.variables, keys) > 0
-        assert reseal(service.node.stores.variables, keys) == 0
+        assert reseal(service.node.stores, keys) > 0
+        assert reseal(service.node.stores, keys) == 0
     finally:
-        reseal(service.node.stores.variables, type(newer)({**old, **newer.keys}))
+        reseal(service.node.stores, type(newer)({**old, **newer.keys}))
 
 
 def run(*words):

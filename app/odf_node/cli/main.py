@@ -176,6 +176,7 @@ COMMANDS = {
         "Follow the logs of nodes, and the heads they serve.",
     ),
     "evidence": ("odf_node.cli.trust:evidence", "Check a file that says that a log lied."),
+    "keys": ("odf_node.cli.keys:keys", "Export, import and forget the keys of datasets."),
     "head-log": ("odf_node.cli.upkeep:head_log", "Show and resume the signed log of heads."),
     "lineage": (
         "odf_node.cli.read:lineage",

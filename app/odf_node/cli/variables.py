@@ -94,7 +94,7 @@ def rotate(as_json: bool, **given: Any) -> None:
 
     node = open_node(load_settings(**given))
     try:
-        count = reseal(node.stores.variables, node.secret_keys)
+        count = reseal(node.stores, node.secret_keys)
     finally:
         node.stores.close()
     if as_json:

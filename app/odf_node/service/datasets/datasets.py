@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from odf_protocol.chain.rules import author
@@ -42,6 +42,8 @@ from odf_storage.stores.ports.errors import AliasTaken, RefConflict
 from odf_storage.stores.ports.following import Author
 from odf_storage.stores.ports.publications import ListedOverview
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
+from odf_storage.stores.registers.dataset_keys import sealed_key
+from odf_storage.stores.registers.sealing import SecretKeys
 
 from ...client.event_texts import chain_data
 from ..auth.access import ActionForbidden, Unauthenticated, may_create, owns, unauthorized
@@ -102,6 +104,8 @@ class PreparedDefinition:
     blocks: list[HashedBlock]
     state: ChainState
     author: Author
+    key: bytes = field(repr=False)
+    """The secret key of the dataset, sealed."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class Authoring:
     stores: Stores
     access: DatasetAccess
     defining: Defining
+    keys: SecretKeys
     clock: Clock
     random: Random
 
@@ -155,23 +160,30 @@ def prepare_snapshot(
     may_create(actor, alias)
     refuse_long(alias)
     refuse_reserved(alias)
-    dataset = key_pair(authoring.random(SEED_BYTES)).dataset_id
-    events = prepare(snapshot, dataset_id=dataset, resolve=resolve)
+    key = key_pair(authoring.random(SEED_BYTES))
+    events = prepare(snapshot, dataset_id=key.dataset_id, resolve=resolve)
     vocab = next((event for event in events if isinstance(event, SetVocab)), SetVocab())
     for event in events:
         check_definition(event, Vocab.of(vocab).event_time_column)
     now = authoring.clock()
     blocks, state = author(EMPTY, events, system_time=now)
-    entry = DatasetEntry(dataset, alias, snapshot.kind, visibility, now)
+    entry = DatasetEntry(key.dataset_id, alias, snapshot.kind, visibility, now)
     if authoring.stores.registry.find(DatasetRef(alias=alias)) is not None:
         raise AliasTaken(alias)
     by = Author(actor.account.id, actor.reach)
-    return PreparedDefinition(entry=entry, events=events, blocks=blocks, state=state, author=by)
+    return PreparedDefinition(
+        entry=entry,
+        events=events,
+        blocks=blocks,
+        state=state,
+        author=by,
+        key=sealed_key(authoring.keys, key),
+    )
 
 
 def create_prepared(stores: Stores, prepared: PreparedDefinition) -> tuple[DatasetEntry, Multihash]:
     """Create the dataset; return its entry and head. Raises `AliasTaken`."""
-    stores.create_dataset(prepared.entry, prepared.blocks)
+    stores.create_dataset(prepared.entry, prepared.blocks, key=prepared.key)
     note_author(stores, prepared.entry, InForce(), InForce.of(prepared.state), prepared.author)
     remember_declared(stores.registry, prepared.entry.id, prepared.state)
     return prepared.entry, prepared.blocks[-1].hash

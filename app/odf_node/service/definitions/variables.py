@@ -21,8 +21,10 @@ from starlette.responses import Response
 
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_protocol.typed import decode_json
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports.values import Scope, Variable
+from odf_storage.stores.registers.dataset_keys import opened_key, sealed_key
 from odf_storage.stores.registers.schedules import Variables
 from odf_storage.stores.registers.sealing import SecretKeys
 
@@ -104,12 +106,18 @@ def shown(variable: Variable) -> dict[str, Any]:
     }
 
 
-def reseal(store: Variables, keys: SecretKeys) -> int:
-    """Seal all secrets with the newest key. Return how many were changed.
+def reseal(stores: Stores, keys: SecretKeys) -> int:
+    """Seal all secrets and keys of datasets with the newest key. Return how many were changed.
 
-    Afterwards the older keys are not needed any more. Raises `SecretUnreadable`.
+    Raises `SecretUnreadable`.
     """
-    changed = 0
+    changed, store = 0, stores.variables
+    for dataset in stores.dataset_keys.all():
+        sealed = stores.dataset_keys.find(dataset) or b""
+        if sealed and not sealed.startswith(f"{keys.newest}:".encode()):
+            key = opened_key(keys, dataset, sealed)
+            stores.dataset_keys.put(dataset, sealed_key(keys, key))
+            changed += 1
     for owner in store.owners():
         for variable in store.of_owner(owner).values():
             if variable.is_secret and variable.key_id != keys.newest:

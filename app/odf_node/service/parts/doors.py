@@ -152,6 +152,8 @@ def parts_of_trust(node: FeatureParts) -> Iterator[object]:
     attesting = Attesting(
         stores=node.stores,
         keys=node.signing_keys,
+        sealing=node.secret_keys,
+        clock=node.clock,
         node=keeper.origin,
         salts=keeper.salts,
         is_on=trust.attest,

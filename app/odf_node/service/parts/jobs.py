@@ -207,7 +207,14 @@ class DefinitionParts(JobParts):
 
     @cached_property
     def authoring(self) -> Authoring:
-        return Authoring(self.stores, self.access, self.defining, self.clock, self.random)
+        return Authoring(
+            stores=self.stores,
+            access=self.access,
+            defining=self.defining,
+            keys=self.secret_keys,
+            clock=self.clock,
+            random=self.random,
+        )
 
     @cached_property
     def checking(self) -> Checking:

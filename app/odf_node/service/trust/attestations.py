@@ -22,6 +22,7 @@ from starlette.responses import Response
 
 from odf_protocol.commitments import did_key
 from odf_protocol.errors import BadInput, Conflict, LimitExceeded, NodeError
+from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_protocol.trust.attestations import (
@@ -32,8 +33,11 @@ from odf_protocol.trust.attestations import (
 )
 from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_job, verify_job
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports.values import DatasetEntry, Job, JobId, JobStatus, Succeeded
 from odf_storage.stores.registers.attestations import KeptAttestation
+from odf_storage.stores.registers.dataset_keys import opened_key
+from odf_storage.stores.registers.sealing import SecretKeys
 
 from ...client.limits import ClientLimits
 from ...client.remotes import Location
@@ -91,6 +95,9 @@ class Attesting:
 
     stores: Stores
     keys: SigningKeys
+    sealing: SecretKeys
+    """The keys that open those of datasets."""
+    clock: Clock
     node: str
     """The name of the node, as in its log of heads."""
     salts: bytes = field(repr=False)
@@ -103,11 +110,31 @@ class Attesting:
 
     def look(self) -> float:
         """Attest what jobs did that ended; return the seconds to the next look."""
+        if self.is_on:
+            self._endorse()
         waiting = self.stores.attestations.unattested(limit=JOBS_AT_ONCE)
         made = [each for job in waiting for each in self._of_job(job)] if self.is_on else []
         if waiting:
             self.stores.attestations.attested(waiting, made)
         return 0.0 if len(waiting) == JOBS_AT_ONCE else POLL_S
+
+    def _endorse(self) -> None:
+        """Have the keys of datasets say that this node publishes them; again, once the node has
+        another key."""
+        stores, node = self.stores, self.keys.active.public
+        for dataset, sealed in stores.dataset_keys.unendorsed(node, limit=JOBS_AT_ONCE):
+            try:
+                key = opened_key(self.sealing, dataset, sealed)
+                held = stores.dataset(DatasetRef(id=dataset))
+                block = held.block(held.head())
+            except NodeError as error:  # sealed with another key, or forgotten meanwhile
+                _log.warning("%s endorses no node: %s", dataset, error.message)
+            else:
+                said = {"node": self.node, "nodeKey": did_key(node)}
+                claim, at = Claim.ENDORSEMENT, self.clock()
+                made = Attestation.sign(key, claim, dataset, block.raw, at, said)
+                stores.attestations.attested([], [made])
+            stores.dataset_keys.note_endorsed(dataset, node)
 
     def _of_job(self, name: JobId) -> Iterator[Attestation]:
         try:

@@ -205,5 +205,9 @@ class _Restore:
 
 
 def _sealed(db: sa.Connection) -> int:
-    query = sa.text("SELECT count(*) FROM variables WHERE is_secret")
+    """Return how many secrets and keys of datasets the restored database has."""
+    query = sa.text(
+        "SELECT (SELECT count(*) FROM variables WHERE is_secret)"
+        " + (SELECT count(*) FROM dataset_keys)"
+    )
     return int(db.execute(query).scalar_one())

@@ -26,6 +26,7 @@ from ...stores.registers.accounts import AccountStore
 from ...stores.registers.attestations import AttestationStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
+from ...stores.registers.dataset_keys import DatasetKeys
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
 from ...stores.registers.head_log import HeadLog, WitnessedLogs
 from ...stores.registers.providers import ProviderAccounts
@@ -83,6 +84,15 @@ class StoreSettings:
         )
 
 
+def _database_url(settings: StoreSettings) -> str:
+    """Return the URL of the database. A new file in the data folder is private."""
+    make_private(settings.data)
+    if settings.database_url is not None:
+        return settings.database_url
+    touch_private(settings.data / DATABASE_FILE)
+    return sqlite_url(settings.data / DATABASE_FILE)
+
+
 def open_stores(
     settings: StoreSettings,
     *,
@@ -99,10 +109,7 @@ def open_stores(
         StoreMisconfigured, StoreUnavailable: the bucket is missing, not ours, or does not answer.
     """
     objects, projections = _open_objects(settings)
-    make_private(settings.data)
-    if settings.database_url is None:
-        touch_private(settings.data / DATABASE_FILE)
-    url = settings.database_url or sqlite_url(settings.data / DATABASE_FILE)
+    url = _database_url(settings)
     engine = open_engine(url, durable=settings.durable)
     if migrate:
         migrate_database(engine)
@@ -138,6 +145,7 @@ def open_stores(
         head_log=HeadLog(engine),
         witnessed=WitnessedLogs(engine),
         attestations=AttestationStore(engine),
+        dataset_keys=DatasetKeys(engine),
         hashed=Hashed(seconds=settings.rehash_s),
         copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
     )

@@ -42,6 +42,7 @@ from ...stores.registers.accounts import AccountStore
 from ...stores.registers.attestations import AttestationStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
+from ...stores.registers.dataset_keys import DatasetKeys
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
 from ...stores.registers.head_log import HeadLog, WitnessedLogs
 from ...stores.registers.providers import ProviderAccounts
@@ -100,6 +101,7 @@ class Stores:
     head_log: HeadLog
     witnessed: WitnessedLogs
     attestations: AttestationStore
+    dataset_keys: DatasetKeys
     wake_up: WakeUp
     """Wakes the waiters for jobs in every process of the node."""
     engine: sa.Engine
@@ -119,13 +121,15 @@ class Stores:
         entry: DatasetEntry,
         blocks: Sequence[HashedBlock],
         *,
+        key: bytes | None = None,
         pushed: bool = False,
         unfinished: bool = False,
     ) -> Dataset:
         """Register a dataset with its first blocks; the Seed is the first.
 
-        `pushed`: a push creates it. `unfinished`: that push will send more blocks; if none ever
-        come, garbage collection removes the dataset. `finish_push` ends this state.
+        `key`: its secret key, sealed. `pushed`: a push creates it. `unfinished`: that push will
+        send more blocks; if none ever come, garbage collection removes the dataset. `finish_push`
+        ends this state.
 
         Raises:
             AliasTaken, DatasetIdTaken: with the fact `alias` or `dataset_id`.
@@ -141,7 +145,7 @@ class Stores:
         with self.locks.hold(entry.id):
             check_objects(self.objects, entry.id, blocks)
             put_blocks(self.objects, entry.id, blocks)
-            self.registry.create(entry, blocks=blocks)
+            self.registry.create(entry, blocks=blocks, key=key)
             self.states.put(entry.id, blocks[-1].hash, state)
             self.objects.write_alias(entry.id, entry.alias)
             write_info(self.objects, entry, pushed=pushed, unfinished=unfinished)

@@ -32,7 +32,7 @@ from ..ports.errors import (
 from ..ports.values import AccountId, DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
 from ..sql.engine import Source, reading, storable, writing
 from ..sql.publishing import variables
-from ..sql.tables import accounts, datasets, former_names, moves, refs
+from ..sql.tables import accounts, dataset_keys, datasets, former_names, moves, refs
 from ..sql.tables import inputs as input_rows
 from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
 from .sql_blocks import delete_unreached, insert_blocks
@@ -139,8 +139,11 @@ class DatasetRegistry(DatasetEntries):
         self._clock = clock
         self._wake_up = wake_up or MemoryWakeUp()
 
-    def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
-        """Register a dataset with its first blocks, oldest first; the last one becomes the head."""
+    def create(
+        self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock], key: bytes | None = None
+    ) -> None:
+        """Register a dataset with its first blocks, oldest first; the last one becomes the head.
+        `key` is its secret key, sealed."""
         head = blocks[-1].hash
         try:
             with writing(self._engine) as db:
@@ -149,6 +152,8 @@ class DatasetRegistry(DatasetEntries):
                 _forget_belongings(db, entry.id, self._clock())
                 insert_blocks(db, entry.id, blocks)
                 db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
+                if key is not None:
+                    db.execute(sa.insert(dataset_keys).values(dataset=entry.id, sealed=key))
                 log_move(db, entry.id, HEAD, None, head, self._clock)
                 self._wake_up.announce(db, Topic.MOVED)
         except sa.exc.IntegrityError:

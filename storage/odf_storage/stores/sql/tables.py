@@ -292,6 +292,15 @@ secrets = sa.Table(
 )
 """Secrets of the node itself, such as the one that signs sessions."""
 
+dataset_keys = sa.Table(
+    "dataset_keys",
+    metadata,
+    _of_dataset(),
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    sa.Column("endorsed", sa.LargeBinary),
+)
+"""Secret keys of datasets, and the key of the node that each said last to publish its dataset."""
+
 roles = sa.Table(
     "roles",
     metadata,
