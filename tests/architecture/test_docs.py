@@ -17,6 +17,7 @@ PAGES = sorted(
     for folder in (ROOT, ROOT / "docs", ROOT / "examples")
     for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
+MANAGE = "app/odf_node/service/pages/templates/manage.html"
 HEADINGS = re.compile(r"^#+ (.*)$", re.MULTILINE)
 DECISION = re.compile(
     r"^## (.*)\n\n(?:\d{4}-\d\d-\d\d, (?:in force|replaced by \[.*\]\(.*\))\.$)?", re.MULTILINE
@@ -41,14 +42,14 @@ def test_every_link_leads_somewhere(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_is_taken_as_it_is_printed(page):
     for text in _commands(_text(page)):
-        command: click.Command = main
-        context, words = (
-            click.Context(main, info_name="odf-node", **main.context_settings),
-            shlex.split(text)[1:],
-        )
-        while isinstance(command, click.Group):
-            name, command, words = command.resolve_command(context, words)
-        command.make_context(name, words, parent=context)
+        _take(text)
+
+
+def test_every_command_that_the_page_to_manage_a_dataset_names_is_taken():
+    named = re.findall(r'shell\("(.*?)"( ~ alias)?(?: ~ "(.*?)")?\) }}', _text(MANAGE))
+    assert len(named) == 8
+    for begin, alias, end in named:
+        _take("odf-node " + begin + ("data" if alias else "") + end)
 
 
 def test_every_page_is_in_the_list_of_pages():
@@ -66,6 +67,16 @@ def test_every_decision_says_since_when_it_holds_and_is_in_the_list_of_decisions
         records = list(DECISION.finditer(page.read_text()))
         assert {f"{page.name}#{_anchor(record[1])}" for record in records} <= listed
         assert [record[1] for record in records if record[0].endswith("\n")] == []
+
+
+def _take(text: str) -> None:
+    """Parse a command line as the program does. Raises `click.UsageError`."""
+    command: click.Command = main
+    context = click.Context(main, info_name="odf-node", **main.context_settings)
+    words = shlex.split(text)[1:]
+    while isinstance(command, click.Group):
+        name, command, words = command.resolve_command(context, words)
+    command.make_context(name, words, parent=context)
 
 
 def _text(page: str) -> str:

@@ -93,6 +93,30 @@ def test_a_row_that_was_taken_back_meanwhile_is_refused_and_nothing_changes(node
     assert data.block == block
 
 
+def test_on_the_page_a_row_is_seen_before_it_is_taken_back_and_a_file_adds_more(node, env):
+    odf_node.publish(ROWS, f"{node.url}/paged", key=["id"], event_time="at")
+    data = odf_node.open(f"{node.url}/paged")
+    by_id = dict(zip(*(data.arrow()[name].to_pylist() for name in ("id", "offset")), strict=True))
+    with node.http() as visitor:
+        visitor.cookies.set("odf_session", env["ODF_NODE_TOKEN"])
+        asked = {"do": "retract", "offset": str(by_id[4])}
+        assert "Take it back" in visitor.post("/v/manage/paged", data=asked).text
+        assert ids(data) == [1, 2, 3, 4]
+        done = visitor.post("/v/manage/paged", data=asked | {"sure": "1"})
+        assert (done.status_code, ids(data)) == (200, [1, 2, 3])
+        assert "rows retracted 1" in done.text
+        rows = data.arrow(changelog=True)
+        assert rows["at"][4] == ROWS["at"][3]
+        assert rows["tags"][4].as_py() == ["b", "c"]
+        more = ("more.ndjson", b'{"at":"2026-01-01T00:00:00Z","id":9,"v":0.5,"tags":[]}\n')
+        sent = visitor.post("/v/rows/paged", files={"file": more})
+        assert (sent.status_code, ids(data)) == (200, [1, 2, 3, 9])
+        wrong = visitor.post("/v/rows/paged", files={"file": ("bad.ndjson", b'{"id":"x"}\n')})
+        assert wrong.status_code == 400
+        assert "Nothing was added" in wrong.text
+    assert ids(data) == [1, 2, 3, 9]
+
+
 def test_the_command_shows_the_rows_asks_and_is_undone_by_a_changelog(node, env, tmp_path):
     odf_node.publish(ROWS, f"{node.url}/asked", key=["id"], event_time="at")
     words = ("retract", "asked", "--key", "id=3")

@@ -21,6 +21,7 @@ from odf_protocol.instant import day_or_instant
 from odf_protocol.multihash import Multihash
 
 from ..client import history
+from ..client.describing import KEPT, info_event, license_event, readme_event
 from ..client.event_texts import block_data, summary
 from ..client.http import open_http
 from ..client.node_api import NodeApi
@@ -32,10 +33,6 @@ from .neighbours import suggesting
 from .output import json_option, print_json, stepwise
 from .tokens import token_option
 from .transfer import read_file
-
-README = "README.md"
-LICENSE_PAGE = "https://spdx.org/licenses/{}.html"
-KEPT = "attachments,info,license"
 
 
 @click.command()
@@ -81,13 +78,12 @@ def describe(
         known = api.ask("GET", "metadata", include=KEPT).get("output", {})
         events: list[dict[str, Any]] = []
         if description is not None or keywords:
-            given = {"description": description, "keywords": list(keywords) or None}
-            info = known.get("info", {}) | {key: one for key, one in given.items() if one}
-            events.append({"kind": "SetInfo", **info})
+            words = keywords or None
+            events.append(info_event(known, description=description, keywords=words))
         if license_ is not None:
-            events.append(_license(license_, license_name, license_url))
+            events.append(license_event(license_, license_name, license_url))
         if text is not None:
-            events.append(_with_readme(known.get("attachments", {}), text))
+            events.append(readme_event(known, text))
         for event in events:  # all are checked before the first one is appended
             api.append(msgspec.json.encode(event), dry_run=True)
         done = [api.append(msgspec.json.encode(one)) for one in events if not dry_run]
@@ -108,27 +104,6 @@ def _text_of(file: str) -> str:
         return read_file(file, MAX_TEXT_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise click.UsageError(f"{Path(file).name} is no text in UTF-8") from None
-
-
-def _license(name: str, full: str | None, url: str | None) -> dict[str, Any]:
-    return {
-        "kind": "SetLicense",
-        "shortName": name,
-        "name": full or name,
-        "spdxId": name,
-        "websiteUrl": url or LICENSE_PAGE.format(name),
-    }
-
-
-def _with_readme(known: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return the event with all attachments, where the README has this text."""
-    items = known.get("attachments", {}).get("items", [])
-    others = [one for one in items if str(one.get("path")).lower() != README.lower()]
-    readme = {"path": README, "content": text}
-    return {
-        "kind": "SetAttachments",
-        "attachments": {"kind": "Embedded", "items": [readme, *others]},
-    }
 
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")

@@ -87,6 +87,8 @@ def test_pages_for_everybody_are_for_all_eyes(node, window, path):
         "/v/admin/accounts",
         "/v/admin/accounts/chief",
         "/v/admin/audit",
+        "/v/manage/anna/set-001",
+        "/v/manage/chief/" + "long-name-" * 8 + "end",
     ],
 )
 def test_pages_of_accounts_and_admins_are_for_all_eyes(node, chief, path):

@@ -46,7 +46,7 @@ from .cells import fields_of, kinds_of
 from .loading import ways
 from .statistics import column_table, lineage_drawing
 from .viewer import asked_rows, newest_table, plain_table
-from .views import ROWS
+from .views import ROWS, Views
 from .views import newest as newest_rows
 
 if TYPE_CHECKING:
@@ -153,13 +153,16 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "owner": str(entry.alias.account or SINGLE_OWNER),
         "changed_ago": _ago(visit, shown["updatedAt"]),
         "slices": slices,
-        "schedules": [_schedule(each) for each in views.stores.schedules.of_dataset(entry.id)],
+        "schedules": [schedule_line(each) for each in views.stores.schedules.of_dataset(entry.id)],
         "derivation": derivation(views.derivatives, visit.actor, entry, state),
         "transform": _queries(state.transform),
         "failing": _failing(visit, in_full=Action.WRITE in allowed),
         "runs": _runs(visit, in_full=Action.WRITE in allowed),
-        "attachments": [_document(visit, item.path, item.content) for item in attachments],
+        "attachments": [
+            document_of(views, visit.caller, item.path, item.content) for item in attachments
+        ],
         "license_url": _web_link(state.license.website_url if state.license else None),
+        "may_write": Action.WRITE in allowed,
         "posting": _posting(state) if Action.WRITE in allowed else None,
         "ways": ways(visit.base, visit.alias, is_open=visit.is_open),
         "rows": {
@@ -254,7 +257,8 @@ def _ago(visit: Visit, instant: str) -> str:
     return age_text(instant, datetime.fromtimestamp(now.millis / 1000, UTC))
 
 
-def _schedule(schedule: Schedule) -> dict[str, Any]:
+def schedule_line(schedule: Schedule) -> dict[str, Any]:
+    """Return when the schedule runs, in words, and its next time."""
     every = f"every {schedule.every_s} s" if schedule.cron is None else schedule.cron
     return {
         "when": every if schedule.cron is None else f"{every} ({schedule.time_zone})",
@@ -271,12 +275,12 @@ def _queries(definition: Any) -> list[str]:
     return steps or ([transform.query] if transform.query else [])
 
 
-def _document(visit: Visit, path: str, content: str) -> dict[str, Any]:
+def document_of(views: Views, caller: str, path: str, content: str) -> dict[str, Any]:
     """Return an attachment; Markdown also as HTML, unless it is too long or takes too much."""
     html = None
     if path.lower().endswith(MARKDOWN) and len(content) <= MARKDOWN_CHARS:
         with suppress(ShareTaken, AllTaken):
-            html = visit.views.lineage.texts.answer(MarkdownTask(text=content), visit.caller)
+            html = views.lineage.texts.answer(MarkdownTask(text=content), caller)
     safe = None if html is None else Markup(html)  # noqa: S704 - the renderer escapes HTML
     return {"path": path, "content": content, "html": safe}
 

@@ -236,12 +236,12 @@ async def _look(request: Request) -> Response:
     given, actor = part_of(request, Views), ANONYMOUS
     publishing = part_of(request, FilePublishing)
     try:
-        actor = await to_thread.run_sync(_visitor, request)
+        actor = await to_thread.run_sync(visitor_of, request)
         form = UploadForm(request.headers.get("content-type", ""))
         limit = publishing.uploads.max_bytes + OVERHEAD_BYTES
         async with Body(request.receive, limit=limit) as body:
             work = partial(keep_file, publishing, actor, form, body.chunks())
-            token = await _in_turn(request, work)
+            token = await in_turn(request, work)
         proposal = await look(publishing, actor, token, {}, None)
         shown = partial(_shown, given, actor, request, proposal=proposal, token=token)
         return await to_thread.run_sync(shown)
@@ -249,7 +249,7 @@ async def _look(request: Request) -> Response:
         return await to_thread.run_sync(_told, given, actor, request, error)
 
 
-async def _in_turn(request: Request, work: Callable[[], T]) -> T:
+async def in_turn(request: Request, work: Callable[[], T]) -> T:
     """Run the work in a thread in a turn of the account, so that slow files delay no other's."""
     files: Turns = request.app.state.files
     return await files.run(caller_of(request.scope), work)
@@ -259,7 +259,7 @@ async def _publish(request: Request) -> Response:
     """Receive the corrected proposal: show it again, or create the dataset and post the file."""
     given, actor = part_of(request, Views), ANONYMOUS
     try:
-        actor = await to_thread.run_sync(_visitor, request)
+        actor = await to_thread.run_sync(visitor_of, request)
         fields = _fields(await small_body(request, MAX_FORM_BYTES))
         token = UploadToken.parse(_one(fields, "upload"))
     except NodeError as error:
@@ -275,7 +275,7 @@ async def _publish(request: Request) -> Response:
         proposal.check_decided()
         visibility = parse_visibility(_one(fields, "visibility") or Visibility.PRIVATE)
         work = partial(publish_file, publishing, actor, token, proposal, visibility)
-        entry, posted = await _in_turn(request, work)
+        entry, posted = await in_turn(request, work)
     except NodeError as error:
         if proposal is None:
             return await to_thread.run_sync(_told, given, actor, request, error)
@@ -383,7 +383,7 @@ def _told(given: Views, actor: Actor, request: Request, error: NodeError) -> Res
     return _shown(given, actor, request, told=error.message, status=int(status_of(error)))
 
 
-def _visitor(request: Request) -> Actor:
+def visitor_of(request: Request) -> Actor:
     """Return the visitor of the request. Raises `ForeignForm`, `AnonymousRestricted`."""
     refuse_foreign(request, part_of(request, Views).public_url)
     is_open = part_of(request, Settings).allow_anonymous

@@ -165,17 +165,20 @@ def shown(view: View) -> Callable[[Request], Response]:
     return made
 
 
-def posted(use: Use, *, is_costly: bool = False) -> Callable[[Request], Awaitable[Response]]:
+def posted(
+    use: Use, *, is_costly: bool = False, most: int = MAX_FORM_BYTES
+) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint for a form of this site, run for the account of the cookie.
 
     `is_costly` means that it checks or sets a password; few such requests run at once.
+    `most` is the limit of the form in bytes.
     """
 
     async def made(request: Request) -> Response:
         given = part_of(request, Views)
         try:
             refuse_foreign(request, given.public_url)
-            form = await small_form(request, MAX_FORM_BYTES)
+            form = await small_form(request, most)
         except NodeError as error:
             return problem(given, ANONYMOUS, request, error)
 

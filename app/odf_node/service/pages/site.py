@@ -22,6 +22,7 @@ from . import (
     admin_storage,
     dataset,
     home,
+    manage,
     manual,
     password,
     publish,
@@ -64,6 +65,7 @@ ROUTES = (
     *admin_accounts.ROUTES,
     *admin_audit.ROUTES,
     *publish.ROUTES,
+    *manage.ROUTES,
     *(Route(path, _static, methods=["GET"]) for path in STATIC),
 )
 """All routes except those of a dataset."""
