@@ -24,7 +24,7 @@ from odf_storage.datasets.read.formats import Format
 from ..client.home import HOME
 from ..client.http import open_http
 from ..client.later import httpx
-from ..client.limits import in_columns, pointed
+from ..client.limits import in_columns, place_in
 from ..client.node_api import NodeApi
 from ..client.remotes import node_base
 from .ingest import job_progress
@@ -235,11 +235,8 @@ def _pointing(query: str, *, quiet: bool) -> Iterator[None]:
     try:
         yield
     except NodeError as error:
-        line, column = error.facts.get("line"), error.facts.get("column")
-        lines = query.split("\n")
-        if not quiet and isinstance(line, int) and isinstance(column, int) and line <= len(lines):
-            for each in pointed(lines[line - 1], column):
-                click.echo(each, err=True)
+        for each in () if quiet else place_in(query, error.facts) or ():
+            click.echo(each, err=True)
         raise
 
 

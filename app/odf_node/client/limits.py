@@ -5,9 +5,10 @@ Format text for users: foreign text made safe for a terminal, sizes, ages, colum
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from odf_protocol.codec.blocks import MAX_BLOCK_BYTES
 from odf_protocol.errors import LimitExceeded
@@ -95,6 +96,15 @@ def pointed(line: str, column: int, width: int = 100) -> tuple[str, str]:
     plain = "".join(char if char.isprintable() else " " for char in line)
     start = max(0, column - 1 - width // 2)
     return plain[start : start + width], " " * (column - 1 - start) + "^"
+
+
+def place_in(text: str, facts: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the line that an error about a text names, and a mark below the column; None if it
+    names no place in the text."""
+    line, column, lines = facts.get("line"), facts.get("column"), text.split("\n")
+    if not isinstance(line, int) or not isinstance(column, int) or not 1 <= line <= len(lines):
+        return None
+    return pointed(lines[line - 1], column)
 
 
 def size_text(size: int) -> str:

@@ -28,7 +28,7 @@ from ..limits.shares import caller_of
 from ..settings import Settings
 from . import block_view, dataset_view, statistics, viewer
 from .block_view import Visit, dataset_pages
-from .dataset_view import taken_along
+from .query_form import taken_along
 from .render import page, shown
 from .views import Views
 
@@ -59,7 +59,7 @@ def _dataset(given: Views, actor: Actor, request: Request) -> Response:
             return page("feature", visit.content(part=loaded(place)(visit, request), name=name))
     query, form = asked.get("query"), asked.get("format")
     if query and form:
-        return taken_along(given.queries, actor, visit.caller, query, form)
+        return taken_along(visit, query, form)
     return page("dataset", visit.content(**dataset_view.dataset(visit, query)))
 
 

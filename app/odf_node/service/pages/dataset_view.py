@@ -1,7 +1,4 @@
-"""The content of the page of a dataset, from the use cases of the API. This module has no HTML.
-
-The query form on the page of a dataset: its query, its rows, and links to files of the rows.
-"""
+"""The content of the page of a dataset, from the use cases of the API. This module has no HTML."""
 
 from __future__ import annotations
 
@@ -10,24 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
-import msgspec
-from anyio import from_thread
 from markupsafe import Markup
-from starlette.responses import Response
 
 from odf_protocol.chain.state import ChainState
-from odf_protocol.errors import NodeError
 from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_job
 from odf_storage.datasets.node.naming import SINGLE_OWNER
-from odf_storage.datasets.query.messages import Form
 from odf_storage.runtime.features import loaded
 from odf_storage.stores.ports.values import Failed, JobStatus, Schedule, Succeeded
 
 from ...client.limits import age_text, one_line
 from ..auth.access import Action
-from ..auth.actors import Actor
 from ..catalogs.catalogs import Catalogs
 from ..datasets.datasets import description
 from ..derivatives.derivatives import derivation
@@ -36,16 +27,14 @@ from ..http.answers import extension_of
 from ..limits.shares import AllTaken, ShareTaken
 from ..limits.texts import MARKDOWN_CHARS
 from ..lineage import lineage
-from ..query.background import IN_JSON, QueryBody, checked
-from ..query.query import Queries
-from ..query.verify import RowsAlone
 from ..read.file_lists import list_files
 from ..readers.tasks import MarkdownTask, Profiled
 from .block_view import Visit, newest
 from .cells import fields_of, kinds_of
 from .loading import ways
+from .query_form import Telling, answered, examples
 from .statistics import column_table, lineage_drawing
-from .viewer import asked_rows, newest_table, plain_table
+from .viewer import newest_table
 from .views import ROWS, Views
 from .views import newest as newest_rows
 
@@ -53,54 +42,6 @@ if TYPE_CHECKING:
     from .pictures import Figure
 
 _log = logging.getLogger("odf.node")
-QUERY_ROWS = 100
-EXPORTS = tuple(form.value for form in Form if form not in IN_JSON)
-"""Formats in which a visitor can download the rows."""
-
-
-def answered(
-    queries: Queries, actor: Actor, caller: str, text: str | None, *, alias: str
-) -> dict[str, Any]:
-    """Run the query and return the content of the form; `problem` is the message of an error.
-
-    Without a text the form proposes a query and runs none.
-    """
-    shown: dict[str, Any] = {
-        "text": text or f'select * from "{alias}" order by "offset" desc',  # noqa: S608 - shown, not run
-        "is_asked": bool(text),
-        "table": None,
-        "inputs": [],
-        "problem": None,
-        "exports": [],
-        "most": QUERY_ROWS,
-    }
-    if not text:
-        return shown
-    try:
-        values, rows = asked_rows(queries, actor, caller, text, limit=QUERY_ROWS)
-    except NodeError as error:
-        return {**shown, "problem": error.message}
-    return {
-        **shown,
-        "table": plain_table(rows.schema, values),
-        "inputs": [msgspec.to_builtins(pin) for pin in rows.pins],
-        "exports": [(form, "?" + urlencode({"query": text, "format": form})) for form in EXPORTS],
-    }
-
-
-def taken_along(queries: Queries, actor: Actor, caller: str, text: str, form: str) -> Response:
-    """Return all rows as a file. Raises `UnknownFormat`, and the same errors as `Queries.begin`."""
-    body = QueryBody(query=text, data_format=form)
-    most = queries.settings.query_max_rows
-    asked = checked(body, max_rows=most)
-    if asked.form in IN_JSON:
-        asked = checked(QueryBody(query=text, data_format=Form.NDJSON.value), max_rows=most)
-    rows = from_thread.run(queries.begin, actor, caller, asked)
-    answer = RowsAlone(rows, asked.form)
-    answer.headers["content-disposition"] = f'attachment; filename="rows.{asked.form.value}"'
-    return answer
-
-
 COLUMNS = 50
 BLOCKS = 10
 FILES = 5
@@ -146,6 +87,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     slices = len(views.outlines.of(visit.dataset, indexed=False)[0].slices)
     rows = newest_rows(views, entry, visit.caller, skip=0, limit=ROWS, changelog=False)
     columns, profiled, is_profiled_soon = column_table(visit, COLUMNS)
+    figures, chosen = _drawn(visit, profiled)
     allowed = views.access.grants(visit.actor, entry)
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
@@ -177,8 +119,9 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "sampled": 0 if profiled is None else max(map(len, profiled.sample.values()), default=0),
         "profiled": 0 if profiled is None else profiled.profile.rows,
         "is_profiled_soon": is_profiled_soon,
-        "asked": _asked(visit, query),
-        "figures": [] if profiled is None else _figures(visit, profiled),
+        "asked": answered(visit, query),
+        "figures": figures,
+        "examples": examples(visit, chosen),
         "blocks": newest(visit, BLOCKS),
         "files": list_files(
             views.stores,
@@ -195,16 +138,23 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     }
 
 
-def _figures(visit: Visit, found: Profiled) -> tuple[Figure, ...]:
-    from .pictures import Rows, picture  # not needed to start
+def _drawn(visit: Visit, found: Profiled | None) -> tuple[tuple[Figure, ...], Telling]:
+    """Return the figures of the dataset, and the columns that tell most."""
+    if found is None:
+        return (), Telling()
+    from .pictures import Rows, category, picture, telling  # not needed to start
 
     vocab, kinds = visit.state.vocab, kinds_of(visit.state.data_schema)
-    system = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
-    return visit.views.drawn.of(
-        visit.entry.id,
-        found,
-        lambda: picture(Rows(found.sample, kinds), vocab.event_time_column, frozenset(system)),
-    )
+    system = frozenset({vocab.offset_column, vocab.operation_type_column, vocab.system_time_column})
+    rows = Rows(found.sample, kinds)
+    own = [name for name in rows.values if name not in system | {vocab.event_time_column}]
+
+    def draw() -> tuple[tuple[Figure, ...], Telling]:
+        counted, numbers = category(rows, own), telling(rows, own)
+        chosen = Telling(counted and counted[0], next(iter(numbers), None))
+        return picture(rows, vocab.event_time_column, system), chosen
+
+    return visit.views.drawn.of(visit.entry.id, found, draw)
 
 
 def _runs(visit: Visit, *, in_full: bool) -> dict[str, Any]:
@@ -298,10 +248,6 @@ def _posting(state: ChainState) -> dict[str, Any] | None:
     read = state.push_sources[name].read
     is_named = list(state.push_sources) != [DEFAULT_SOURCE]
     return {"file": f"rows.{extension_of(read)}", "source": name if is_named else None}
-
-
-def _asked(visit: Visit, query: str | None) -> dict[str, Any]:
-    return answered(visit.views.queries, visit.actor, visit.caller, query, alias=visit.alias)
 
 
 def _lineage(visit: Visit) -> dict[str, Any]:

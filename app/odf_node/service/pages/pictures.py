@@ -1,7 +1,8 @@
-"""The picture of a dataset: rows and numbers over event time, frequent values, and places.
+"""The picture of a dataset: rows and numbers over event time, frequent values, and places; and the
+chart of the rows of a query.
 
-It is drawn from the facts of columns that a node keeps, whose rows are a sample of a large dataset;
-the captions say so. These are pure functions; coordinates are in units of the view box.
+The former is drawn from the facts of columns that a node keeps, whose rows are a sample of a large
+dataset; the captions say so. These are pure functions; coordinates are in units of the view box.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ COLUMNS = 64
 STEP = WIDTH // COLUMNS
 LINES = 2
 """Most columns of numbers that are drawn over time."""
-BARS, BAR_HEIGHT = 6, 18
+BARS, ANSWER_BARS = 6, 20
+TIMES = frozenset({"Timestamp", "Date"})
 POINTS = 400
 MIN_SPAN = 0.02
 """Degrees that a map has at least, so that one place is no dot without surroundings."""
@@ -35,7 +37,7 @@ GRID = (90, 45, 30, 15, 10, 5, 2, 1, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A part of the picture. `bars` are pairs of label, count and width; the others have paths."""
+    """A part of the picture. `bars` have label, number and width; the others have paths."""
 
     title: str
     caption: str
@@ -43,7 +45,7 @@ class Figure:
     path: str = ""
     grid: str = ""
     height: int = HEIGHT
-    bars: tuple[tuple[str, int, int], ...] = ()
+    bars: tuple[tuple[str, float, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +72,40 @@ def _measured(measure: Callable[[Any], float], value: Any) -> float | None:
 def picture(rows: Rows, event_time: str, system: frozenset[str]) -> tuple[Figure, ...]:
     """Return the figures; none if there is nothing to see. `system` are columns to leave out."""
     own = [name for name in rows.values if name not in system and name != event_time]
-    lat, lon = (
-        next((name for name in own if name.lower() in words and _is_number(rows, name)), None)
-        for words in (LATITUDES, LONGITUDES)
-    )
-    places = () if lat is None or lon is None else (lat, lon)
+    places = _place_columns(rows, own)
     figures: list[Figure | None] = []
     if event_time in rows.values and (time := _time_of(rows.numbers(event_time))):
         figures.append(_counts(time))
-        telling = _telling(rows, [name for name in own if name not in places])
-        figures += [_line(name, rows.numbers(name), time) for name in telling]
-    if lat is not None and lon is not None:
-        figures.append(_map(rows.numbers(lat), rows.numbers(lon)))
+        shown = telling(rows, [name for name in own if name not in places])
+        figures += [_line(name, rows.numbers(name), time) for name in shown]
+    if places:
+        figures.append(_map(*map(rows.numbers, places)))
     figures.append(_categories(rows, own))
     return tuple(each for each in figures if each is not None)
+
+
+def chart(rows: Rows) -> tuple[Figure, ...]:
+    """Return what can be drawn of the rows of a query, by the types of its columns: places on a
+    map, else numbers over the first column of times, else bars of a number by the first column."""
+    names = [*rows.values]
+    if places := _place_columns(rows, names):
+        figures = [_map(*map(rows.numbers, places))]
+    elif (clock := next((name for name in names if rows.kinds.get(name) in TIMES), None)) and (
+        time := _time_of(rows.numbers(clock))
+    ):
+        figures = [_line(name, rows.numbers(name), time, clock) for name in telling(rows, names)]
+    else:
+        figures = [_bars(rows, names)]
+    return tuple(each for each in figures if each is not None)
+
+
+def _place_columns(rows: Rows, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of latitude and longitude; none if one of them is missing."""
+    lat, lon = (
+        next((name for name in names if name.lower() in words and _is_number(rows, name)), None)
+        for words in (LATITUDES, LONGITUDES)
+    )
+    return () if lat is None or lon is None else (lat, lon)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +163,7 @@ def _is_number(rows: Rows, name: str) -> bool:
     return rows.kinds.get(name) in NUMBERS
 
 
-def _telling(rows: Rows, own: Sequence[str]) -> list[str]:
+def telling(rows: Rows, own: Sequence[str]) -> list[str]:
     """Return the columns of numbers that vary, those with a fraction first, and no counters."""
     ranked = []
     for at, name in enumerate(own):
@@ -156,7 +178,9 @@ def _telling(rows: Rows, own: Sequence[str]) -> list[str]:
     return [name for *_, name in sorted(ranked)[:LINES]]
 
 
-def _line(name: str, values: Sequence[float | None], time: Time) -> Figure | None:
+def _line(
+    name: str, values: Sequence[float | None], time: Time, clock: str = "event time"
+) -> Figure | None:
     """Draw least and greatest value of each column of pixels, joined by their middles."""
     columns: dict[int, list[float]] = defaultdict(list)
     for place, value in zip(time.places, values, strict=True):
@@ -178,7 +202,7 @@ def _line(name: str, values: Sequence[float | None], time: Time) -> Figure | Non
             extremes.append(f"M{x} {top}V{bottom}")
     path = f"M{'L'.join(middles)}{''.join(extremes)}"
     caption = f"{low:.6g} to {high:.6g}; {time.words}"
-    return Figure(f"{cell_text(name)} over event time", caption, "line", path)
+    return Figure(f"{cell_text(name)} over {cell_text(clock)}", caption, "line", path)
 
 
 def _map(latitudes: Sequence[float | None], longitudes: Sequence[float | None]) -> Figure | None:
@@ -225,18 +249,47 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
     return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)][:100]
 
 
+def category(rows: Rows, own: Sequence[str]) -> tuple[str, Counter[str | None]] | None:
+    """Return the first column whose values repeat, and how often each does."""
+    for name in own:
+        if rows.kinds.get(name) in ("String", "Bool"):
+            counts = Counter(cell_text(each) for each in rows.values[name] if each is not None)
+            if 2 <= len(counts) <= counts.total() / 2:
+                return name, counts
+    return None
+
+
 def _categories(rows: Rows, own: Sequence[str]) -> Figure | None:
     """Draw the frequent values of the first column whose values repeat."""
-    for name in own:
-        if rows.kinds.get(name) not in ("String", "Bool"):
-            continue
-        there = [each for each in rows.values[name] if each is not None]
-        counts = Counter(cell_text(each) for each in there)
-        if 2 <= len(counts) <= len(there) / 2:
-            frequent = counts.most_common(BARS)
-            most = frequent[0][1]
-            bars = tuple((str(text), n, max(1, round(WIDTH * n / most))) for text, n in frequent)
-            rest = len(there) - sum(n for _, n, _ in bars)
-            caption = f"{len(counts)} values" + (f"; {rest} rows have others" if rest else "")
-            return Figure(f"Rows by {cell_text(name)}", caption, "bars", bars=bars)
-    return None
+    if (found := category(rows, own)) is None:
+        return None
+    name, counts = found
+    frequent = counts.most_common(BARS)
+    most = frequent[0][1]
+    bars = tuple((str(text), n, max(1, round(WIDTH * n / most))) for text, n in frequent)
+    rest = counts.total() - sum(n for _, n in frequent)
+    caption = f"{len(counts)} values" + (f"; {rest} rows have others" if rest else "")
+    return Figure(f"Rows by {cell_text(name)}", caption, "bars", bars=bars)
+
+
+def _bars(rows: Rows, names: Sequence[str]) -> Figure | None:
+    """Draw the first number of the first rows, none of which is below 0, by the first column."""
+    label = next(iter(names), None)
+    number = next((name for name in names[1:] if _is_number(rows, name)), None)
+    if label is None or number is None:
+        return None
+    pairs = zip(rows.values[label], rows.numbers(number), strict=True)
+    there = [(str(cell_text(text)), value) for text, value in pairs if value is not None]
+    shown = there[:ANSWER_BARS]
+    most = max((value for _, value in shown), default=0.0)
+    if len(shown) < 2 or most <= 0 or any(value < 0 for _, value in shown):
+        return None
+    bars = tuple((text, _short(n), round(WIDTH * (n / most))) for text, n in shown)
+    caption = f"{len(shown)} of {len(there)} rows"
+    return Figure(f"{cell_text(number)} by {cell_text(label)}", caption, "bars", bars=bars)
+
+
+def _short(value: float) -> float:
+    """Return the number with the digits that fit beside a bar."""
+    short = float(f"{value:.6g}")
+    return int(short) if short == int(short) else short
