@@ -22,7 +22,7 @@ CHROMIUM = { command -v chromium || command -v google-chrome || { [ "$$(id -u)" 
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help run test dev demo check lint fmt test-fast test-spark examples pictures sql-differences bench torture mutations pipeline fuzz lock lock-images images dist tagged sbom clean
+.PHONY: help run test dev demo check lint fmt test-fast test-spark examples pictures sql-differences bench bench-quick torture mutations pipeline fuzz lock lock-images images dist tagged sbom clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -70,7 +70,10 @@ sql-differences: $(V)/.dev-ok ## compute the expressions of docs/sql-differences
 	PYTHONPATH=.:tests/support $(BIN)/python tests/support/sql_differences.py
 
 bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
-	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
+	@for f in $(filter-out benchmarks/quick.py,$(wildcard benchmarks/*.py)); do echo "== $$f"; $(BIN)/python $$f || exit 1; done
+
+bench-quick: $(V)/.dev-ok ## on a quiet machine, before a release: which ratios fell by more than a tenth since those kept in benchmarks/quick.json
+	$(BIN)/python benchmarks/quick.py
 
 torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step, and executors; flip 1000 bits; play 1000 histories
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/torment.py --spark --seconds $(SECONDS)

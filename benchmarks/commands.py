@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+HERE = Path(sys.executable)
 HELPS = ("verify", "read", "sql", "pull", "publish", "serve")
 COMMANDS = {"--version": ["--version"], **{f"{one} --help": [one, "--help"] for one in HELPS}}
 IMPORTS = {
@@ -47,7 +48,7 @@ def main() -> None:
     given.add_argument("--beside", type=Path)
     given.add_argument("--rounds", type=int, default=7)
     asked = given.parse_args()
-    builds = [Path(sys.executable), *([asked.beside] if asked.beside else [])]
+    builds = [HERE, *([asked.beside] if asked.beside else [])]
     print("| | here | to its limit | beside | ratio |\n|---|---|---|---|---|")
     limits: dict[bool, float] = {}
     for name in [*COMMANDS, *IMPORTS]:

@@ -178,7 +178,8 @@ class Bench:
         service = self.node.process.pid
         return cpu_seconds(service), own_cpu_seconds(service)
 
-    def single_rows(self, datasets: int) -> None:
+    def single_rows(self, datasets: int) -> float:
+        """Seconds of processors that a post takes, service and worker together."""
         names = [f"single-{datasets}-{number}" for number in range(datasets)]
         for name in names:
             with self.dataset("Append", name) as post:
@@ -199,6 +200,7 @@ class Bench:
             f"{'within' if rate >= aim else f'MISSES {aim}/s'}",
             flush=True,
         )
+        return spent / len(took)
 
 
 async def burst(node: RunningNode, names: list[str], token: str, seconds: float) -> list[float]:

@@ -1,14 +1,15 @@
-"""Queries over HTTP and Flight SQL, next to bare DataFusion over the same files in the same run.
+"""Queries over HTTP and Flight SQL, next to bare DataFusion and to DuckDB over the same files.
 
     python benchmarks/query.py [--rows 1000000,10000000] [--slices 1,1000]
 
 `--rows 100000000` takes 1,000 slices, 2.4 GB of disk and a minute or two to make. Times are medians
 of warm requests, bare ones in one partition as the node's are, by an engine that keeps the footers
 of files in memory; `new` is the same engine with nothing kept, which is what a process of its own
-for each query can reach. Of short queries the difference in milliseconds tells more than the ratio.
-Each answer is compared with that of the bare engine. Goals: a point filter over 1,000 slices takes
-less than 50 ms with what the node knows of slices, and what takes the bare engine more than a
-second takes the node less than 20 % more.
+for each query can reach; DuckDB has one thread and keeps footers as well. The last ratio (*) is to
+DuckDB in processor time, which the load of the machine hardly changes. Of short queries the
+difference in milliseconds tells more than the ratio. Each answer is compared with that of the bare
+engine. Goals: a point filter over 1,000 slices takes less than 50 ms with what the node knows of
+slices, and what takes the bare engine more than a second takes the node less than 20 % more.
 
 Then, of up to 1 M rows, 32 callers ask point filters at once, beside a pull of all objects and
 without.
@@ -17,13 +18,15 @@ without.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +34,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import adbc_driver_flightsql.dbapi as adbc
+import duckdb
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datafusion import SessionConfig, SessionContext
+from processes import cpu_seconds
 from service import Service, serving
 from wide_rows import GROUPS, WideRows
 
@@ -63,6 +68,8 @@ class Query:
 
 QUERIES = (
     Query("count", lambda _made, _at: "select count(*) as n from wide"),
+    Query("min, max", lambda _made, _at: 'select min("key") as a, max("key") as b from wide'),
+    Query("newest", lambda _made, _at: 'select * from wide order by "offset" desc limit 10'),
     Query(
         "point, offset", lambda made, at: f'select * from wide where "offset" = {at % made.rows}'
     ),
@@ -79,7 +86,7 @@ QUERIES = (
         ),
     ),
 )
-POINT = QUERIES[2]
+POINT = QUERIES[4]
 
 
 def main() -> None:
@@ -110,23 +117,9 @@ def compared(service: Service, rows: int, slices: int) -> None:
         f"{rows:,} rows in {slices} slice(s), {made.size / 1e6:.0f} MB, built in "
         f"{time.perf_counter() - began:.0f} s"
     )
-    head = "".join(f"{name:>10}" for name in ("bare", "new", "HTTP", "Flight"))
-    print(f"  {'':<21}{head}   HTTP/bare  slices")
-    engine = bare_engine(made, names)
-
-    def bare(text: str) -> Any:
-        return answered_by(engine, text)
-
-    def new(text: str) -> Any:
-        return answered_by(bare_engine(made, names), text)
-
-    with service.http() as client, flight(service) as cursor:
-        ways: list[Ask] = [
-            bare,
-            new,
-            lambda text: over_http(client, text),
-            lambda text: fetched(cursor, text),
-        ]
+    head = "".join(f"{name:>10}" for name in WAYS)
+    print(f"  {'':<22}{head} HTTP/bare /DuckDB*  slices")
+    with asking(service, made, names) as ways:
         for query in QUERIES:
             show(query.name, query, made, ways)
         if rows <= INDEXED_ROWS:
@@ -136,23 +129,50 @@ def compared(service: Service, rows: int, slices: int) -> None:
         crowd(service, made)
 
 
+WAYS = ("bare", "new", "DuckDB", "HTTP", "Flight")
+
+
+@contextmanager
+def asking(service: Service, made: WideRows, names: WideRows) -> Iterator[list[Ask]]:
+    """What asks a query in each of the ways, in their order."""
+    engine = bare_engine(made, names)
+    with service.http() as client, flight(service) as cursor, duckdb_over(made, names) as duck:
+        yield [
+            lambda text: answered_by(engine, text),
+            lambda text: answered_by(bare_engine(made, names), text),
+            lambda text: duck.execute(text).to_arrow_table(),
+            lambda text: over_http(client, text),
+            lambda text: fetched(cursor, text),
+        ]
+
+
+def duckdb_over(*datasets: WideRows) -> duckdb.DuckDBPyConnection:
+    """DuckDB alone, in this process, over the files in place."""
+    duck = duckdb.connect()
+    duck.execute("SET threads = 1; SET parquet_metadata_cache = true")
+    for made in datasets:
+        paths = [str(path) for path in made.paths]
+        duck.execute(f"CREATE VIEW {made.entry.alias.name} AS FROM read_parquet({paths})")
+    return duck
+
+
 def show(name: str, query: Query, made: WideRows, ways: Sequence[Ask]) -> None:
     """A line: medians of each way, and what is held against the goals."""
-    found = [took(way, query, made) for way in ways]
-    seconds = [each for each, _ in found]
-    answers = [answer for _, answer in found]
-    opened = answers[2].headers["odf-slices"]
-    tables = [pa.Table.from_batches(answers[0]), answers[3]]
-    assert numbers(tables[0].to_pylist()) == numbers(answers[2].json()["output"]["data"]), name
-    assert numbers(tables[0].to_pylist()) == numbers(tables[1].to_pylist()), name
-    ratio = seconds[2] / seconds[0]
+    found = dict(zip(WAYS, (took(way, query, made) for way in ways), strict=True))
+    bare, ours = found["bare"], found["HTTP"]
+    opened = ours.answer.headers["odf-slices"]
+    tables = [pa.Table.from_batches(bare.answer), found["DuckDB"].answer, found["Flight"].answer]
+    rows = [ours.answer.json()["output"]["data"], *(table.to_pylist() for table in tables)]
+    assert all(numbers(each) == numbers(rows[0]) for each in rows), name
+    ratio = ours.seconds / bare.seconds
     notes = ""
     if name.startswith("point") and opened.startswith("1/") and opened != "1/1":
-        notes = verdict(seconds[2] * 1000 < GOAL_POINT_MS)
-    elif seconds[0] > LONG_S:
+        notes = verdict(ours.seconds * 1000 < GOAL_POINT_MS)
+    elif bare.seconds > LONG_S:
         notes = f"{100 * (ratio - 1):.0f} % over {LONG_S:g} s " + verdict(ratio < GOAL_OVERHEAD)
-    times = "".join(f"{1000 * each:>8.1f}ms" for each in seconds)
-    print(f"  {name:<22}{times} {ratio:>8.2f}   {opened:<10}{notes}")
+    times = "".join(f"{1000 * each.seconds:>8.1f}ms" for each in found.values())
+    work = ours.cpu / found["DuckDB"].cpu
+    print(f"  {name:<22}{times} {ratio:>8.2f} {work:>8.2f}   {opened:<10}{notes}")
 
 
 def verdict(holds: bool) -> str:
@@ -164,17 +184,27 @@ def numbers(rows: Sequence[dict[str, Any]]) -> list[list[Any]]:
     return sorted([v for v in row.values() if isinstance(v, int | float)] for row in rows)
 
 
-def took(ask: Ask, query: Query, made: WideRows) -> tuple[float, Any]:
-    """The median of warm requests, and the answer that every way has to give."""
+@dataclass(frozen=True)
+class Took:
+    """The median of warm requests by the clock, what each takes of the processor (the service and
+    its processes together), and the answer that every way has to give."""
+
+    seconds: float
+    cpu: float
+    answer: Any
+
+
+def took(ask: Ask, query: Query, made: WideRows, times: int = TIMES) -> Took:
     answer = ask(query.text(made, 1))
-    seconds, first = [], time.perf_counter()
-    for at in range(TIMES):
+    seconds, first, spent = [], time.perf_counter(), cpu_seconds(os.getpid())
+    for at in range(times):
         if at >= 3 and time.perf_counter() - first > SPENT_S:
             break
         began = time.perf_counter()
         ask(query.text(made, 104_729 * (at + 2)))
         seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds), answer
+    cpu = (cpu_seconds(os.getpid()) - spent) / len(seconds)
+    return Took(statistics.median(seconds), cpu, answer)
 
 
 def bare_engine(*datasets: WideRows) -> SessionContext:
@@ -256,9 +286,9 @@ def crowd(service: Service, made: WideRows) -> None:
     )
 
 
-def asked_by_many(service: Service, made: WideRows) -> list[float]:
+def asked_by_many(service: Service, made: WideRows, seconds: float = ASKED_S) -> list[float]:
     """Seconds of each point filter that was answered."""
-    end = time.perf_counter() + ASKED_S
+    end = time.perf_counter() + seconds
 
     def keep_asking(number: int) -> list[float]:
         found = []

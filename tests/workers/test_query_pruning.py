@@ -19,6 +19,7 @@ from odf_protocol.codec.manifests import to_data
 from odf_storage.datasets.query.messages import QueryTable, Slice, TableView
 from odf_storage.datasets.query.tables import link, make_folders
 from odf_workers.query.conditions import needed
+from odf_workers.query.offsets import number_of_rows
 from odf_workers.query.process import SETTINGS
 from odf_workers.query.tables import base_names, register
 
@@ -53,20 +54,24 @@ class Asking:
             bounds={name: list(known) for name, known in learned(view).bounds.items()},
         )
 
-    def rows(self, query: str, *, pruned: bool) -> tuple[list[str], int]:
-        """Rows of the answer, and how many slices were opened for it."""
+    def context(self) -> SessionContext:
+        """The engine with a table that has no files yet, in `scratch`."""
         self.count += 1
-        scratch = self.folder / f"scratch-{self.count}"
-        scratch.mkdir()
-        make_folders(scratch, 1)
+        self.scratch = self.folder / f"scratch-{self.count}"
+        self.scratch.mkdir()
+        make_folders(self.scratch, 1)
         context = SessionContext(
             SessionConfig({**SETTINGS, "datafusion.execution.target_partitions": "1"})
         )
-        register(context, [self.table], scratch)
-        result = context.sql(query)
+        register(context, [self.table], self.scratch)
+        return context
+
+    def rows(self, query: str, *, pruned: bool) -> tuple[list[str], int]:
+        """Rows of the answer, and how many slices were opened for it."""
+        result = self.context().sql(query)
         found = needed(result, [self.table], base_names([self.table]), no_index)
         opened = found.get(0, []) if pruned else list(range(len(self.paths)))
-        link(scratch, 0, [self.paths[at] for at in opened])
+        link(self.scratch, 0, [self.paths[at] for at in opened])
         table = pa.Table.from_batches(result.collect(), result.schema())
         return sorted(repr(row) for row in table.to_pylist()), len(opened)
 
@@ -117,6 +122,10 @@ def queries(chance: random.Random) -> Iterator[str]:
             f'SELECT count(*) FROM "{name}" WHERE ({where}) AND '
             "pop >= (SELECT min(pop) FROM \"t\" WHERE city = 'a')"
         )
+        order, some = chance.choice(["DESC", "ASC"]), chance.randint(0, 6)
+        yield f'SELECT * FROM "{name}" ORDER BY "offset" {order} LIMIT {some} OFFSET {some // 2}'
+        yield f'SELECT * FROM t WHERE ({where}) ORDER BY "offset" {order} LIMIT {some}'
+        yield f"SELECT * FROM t LIMIT {some} OFFSET {some // 2}"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -184,6 +193,58 @@ def test_below_a_view_only_what_cannot_change_it_leaves_slices_out(
     tmp_path: Path, query: str, opened: int
 ) -> None:
     assert one_city_each(tmp_path / "t").rows(query, pruned=True)[1] == opened
+
+
+@pytest.mark.parametrize(
+    ("query", "opened"),
+    [
+        ('SELECT * FROM t ORDER BY "offset" DESC LIMIT 2', 2),
+        ('SELECT pop FROM t AS u ORDER BY u."offset" DESC, pop LIMIT 1 OFFSET 2', 3),
+        ('SELECT * FROM t ORDER BY "offset" LIMIT 1', 1),
+        ("SELECT * FROM t LIMIT 3", 3),
+        ("SELECT * FROM t LIMIT 0", 0),
+        ('SELECT pop AS "offset" FROM t ORDER BY "offset" DESC LIMIT 2', 5),
+        ("SELECT * FROM t ORDER BY pop DESC LIMIT 2", 5),
+        ('SELECT * FROM t WHERE pop < 9 ORDER BY "offset" DESC LIMIT 2', 5),
+        ('SELECT * FROM "t@facts" ORDER BY "offset" DESC LIMIT 2', 5),
+        ("(SELECT * FROM t LIMIT 1) UNION ALL SELECT * FROM t WHERE pop = 1", 2),
+    ],
+)
+def test_rows_at_one_end_of_a_table_open_the_slices_that_have_them(
+    tmp_path: Path, query: str, opened: int
+) -> None:
+    asking = one_city_each(tmp_path / "t")
+    found, few = asking.rows(query, pruned=True)
+    assert (found, few) == (asking.rows(query, pruned=False)[0], opened)
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("SELECT count(*) FROM t", 5),
+        ("SELECT count(1) AS a, count(*) AS b FROM t AS u", 5),
+        ('SELECT count("offset") FROM t', None),
+        ("SELECT count(city) FROM t", None),
+        ("SELECT count(DISTINCT city) FROM t", None),
+        ("SELECT count(*) + 1 FROM t", None),
+        ("SELECT count(*) FROM t WHERE pop > 1", None),
+        ("SELECT count(*) FILTER (WHERE pop > 1) FROM t", None),
+        ("SELECT count(*) FROM t GROUP BY city", None),
+        ("SELECT count(*) FROM t HAVING count(*) > 9", None),
+        ("SELECT count(*) FROM (SELECT * FROM t LIMIT 2)", None),
+        ("SELECT count(*) FROM t LIMIT 0", None),
+        ("SELECT count(*) FROM t CROSS JOIN t AS u", None),
+        ("SELECT count(*) FROM t UNION ALL SELECT count(*) FROM t", None),
+        ('SELECT count(*) FROM "t@state"', None),
+        ("SELECT 1 FROM t", None),
+    ],
+)
+def test_only_a_count_of_all_rows_of_a_table_is_told_by_its_chain(
+    tmp_path: Path, query: str, count: int | None
+) -> None:
+    asking = one_city_each(tmp_path / "t")
+    plan = asking.context().sql(query).optimized_logical_plan()
+    assert number_of_rows(plan, [asking.table], base_names([asking.table])) == count
 
 
 def test_floats_that_the_engine_orders_in_its_own_way_hide_no_row(tmp_path: Path) -> None:

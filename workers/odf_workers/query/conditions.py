@@ -32,6 +32,7 @@ from odf_storage.datasets.pruning.bounds import (
 from odf_storage.datasets.query.messages import QueryTable
 
 from ..engines.port.query_size import columns_of as table_columns
+from .offsets import end_of_table
 
 MAX_CONJUNCTIONS = 64
 """Limit of a predicate's conjunctions; a longer condition restricts nothing."""
@@ -139,9 +140,14 @@ def needed(
     if any(line.strip() == _SUBQUERY for line in plan.display_indent().splitlines()):
         return {number: list(range(len(table.slices))) for number, table in enumerate(tables)}
     wanted: dict[int, list[Predicate | None]] = {}
+    ends: dict[int, set[int]] = {}
     nodes: list[Any] = [plan]
     while nodes:
         node = nodes.pop()
+        end = end_of_table(node, tables, names)
+        if end is not None:
+            ends.setdefault(end.table, set()).update(end.slices)
+            continue
         nodes.extend(node.inputs())
         variant = node.to_variant()
         if type(variant).__name__ == "TableScan" and variant.table_name() in names:
@@ -150,8 +156,12 @@ def needed(
             found = [predicate_of(Expr(each), schema) for each in variant.filters()]
             wanted.setdefault(number, []).append(reduce(both, found, None))
     return {
-        number: _slices(tables[number], predicates, partial(open_index, number))
-        for number, predicates in wanted.items()
+        number: sorted(
+            ends.get(number, set()).union(
+                _slices(tables[number], wanted.get(number, ()), partial(open_index, number))
+            )
+        )
+        for number in wanted.keys() | ends.keys()
     }
 
 

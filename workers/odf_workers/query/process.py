@@ -51,6 +51,7 @@ from ..engines.port.port import ONLY_QUERIES, InvalidQuery, Where, line_and_colu
 from ..engines.port.query_size import QuerySize, check_size, columns_of
 from . import tables as encode
 from .conditions import OpenIndex, needed
+from .offsets import number_of_rows
 from .tables import base_names, register, view_names
 
 KEEPS_LOG = engine.KEEPS_LOG
@@ -246,9 +247,14 @@ def _computed(
 ) -> Iterator[bytes]:
     context = _context(question)
     register(context, question.tables, Path(question.links))
-    result, schema, used = _planned(context, question)
+    shown, schema, used = _planned(context, question)
     _check_names(schema)
-    wanted = needed(result, question.tables, base_names(question.tables), open_index)
+    names = base_names(question.tables)
+    count = number_of_rows(shown.optimized_logical_plan(), question.tables, names)
+    if count is not None:
+        shown = context.from_arrow(pa.table([[count]] * len(schema), schema=schema))
+    result = shown.limit(question.limit, question.skip)
+    wanted = needed(result, question.tables, names, open_index)
     plan = Planned(
         schema=to_data(from_arrow(schema)),
         used={n: wanted.get(n, []) for n in used},
@@ -276,7 +282,7 @@ def _context(question: Question) -> SessionContext:
 
 
 def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa.Schema, set[int]]:
-    """Return the result, its columns, and the numbers of the tables that it reads. Raises
+    """Return all rows, their columns, and the numbers of the tables that they are from. Raises
     `InvalidQuery`."""
     limits = question.limits
     size = QuerySize(bytes=limits.query_bytes, terms=limits.query_terms, depth=limits.query_depth)
@@ -291,7 +297,7 @@ def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa
         engine.plain(field).with_nullable(given.nullable)
         for field, given in zip(shown.schema(), result.schema(), strict=True)
     )
-    return shown.limit(question.limit, question.skip), schema, used
+    return shown, schema, used
 
 
 def _intervals_as_texts(result: DataFrame) -> DataFrame:
