@@ -135,6 +135,35 @@ def test_text_that_is_no_json_is_refused_with_its_line(bad: str, tmp_path: Path)
     assert caught.value.facts["line"] == 2
 
 
+@pytest.mark.parametrize("schema", [of_type("Int64"), {}])
+@pytest.mark.parametrize(
+    "twice",
+    [
+        '{"x":1,"x":2}',
+        '{"x":1,"x":1}',
+        '{"x":null,"x":1}',
+        '{"x":1,"x":null}',
+        '{"x" :1,"x":1}',
+        '{"x" \t:null,"x" :1}',
+        '{"y":{"z":"\\":", "z":2}}',
+        '{"x":1,"\\u0078":2}',
+    ],
+)
+def test_a_name_that_stands_twice_in_one_record_is_refused_with_its_line(
+    twice: str, schema: Any, tmp_path: Path
+) -> None:
+    for kind, text in (("NdJson", '{"x":0}\n\n%s\n'), ("Json", '[{"x":0},\n\n%s\n]')):
+        with pytest.raises(BadRow, match="twice in one object") as caught:
+            read(tmp_path, text % twice, kind, **schema)
+        assert caught.value.facts["line"] == 3
+
+
+def test_texts_with_quotes_and_colons_are_no_names(tmp_path: Path) -> None:
+    lines = ['{"x":"a\\": \\"a\\":"}', '{"x" : " :\\" :"}', '{"x":null}', '{"z":" :"}']
+    found = read(tmp_path, "\n".join(lines), **of_type("String"))
+    assert found["x"] == ['a": "a":', ' :" :', None, None]
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "column"),
     [

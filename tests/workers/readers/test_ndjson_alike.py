@@ -23,7 +23,18 @@ from odf_workers.slices.schema import BadRow, Limits
 
 STEP = ReadStepNdJson(ddl_schema=("s STRING", "n BIGINT", "f DOUBLE", "t TIMESTAMP", "b BOOLEAN"))
 VALUES = {
-    "s": ['"a"', '"}\\n{"', "null", '"é"', '"\\u00e9"', '"\\ud800"', "5", '{"a":1}'],
+    "s": [
+        '"a"',
+        '"\\":"',
+        '" :"',
+        '"}\\n{"',
+        "null",
+        '"é"',
+        '"\\u00e9"',
+        '"\\ud800"',
+        "5",
+        '{"a":1}',
+    ],
     "n": ["1", "null", '"12"', "1.7", "1e2", "-0", "01", "x", "true", "9" * 20, '"x"'],
     "f": ["1", "2.5", "null", '"1.5"', "1e400", "NaN", "9" * 30, "true"],
     "t": ['"2020-01-01"', '"2020-01-01T00:00:00Z"', "12", "1.5", "null", '"bad"', '"0000-01-01"'],
@@ -31,7 +42,12 @@ VALUES = {
     "z": ["1", '{"q":[{},{}]}', "{"],
 }
 FIELD = st.sampled_from(
-    [f'"{name}":{value}' for name, values in VALUES.items() for value in values]
+    [
+        f'"{name}"{colon}{value}'
+        for name, values in VALUES.items()
+        for value in values
+        for colon in (":", ":", " :")
+    ]
 )
 GOOD = st.builds('{{"s":"{}","n":{}}}'.format, st.sampled_from("abcé"), st.integers(0, 99))
 RECORD = st.builds(

@@ -46,7 +46,20 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-DECODER = json.JSONDecoder(parse_float=NumberText, parse_constant=_refuse_constant)
+def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these names and values. Which of two values of one name is meant,
+    nobody knows (RFC 8259, section 4), so such an object is refused."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise ValueError(f"the name {twice[:SHOWN_TEXT]!r} stands twice in one object")
+    return made
+
+
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_record, parse_float=NumberText, parse_constant=_refuse_constant
+)
 
 
 class JsonScanner:

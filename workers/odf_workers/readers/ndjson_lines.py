@@ -33,6 +33,8 @@ from .text import BadValue, cast_text, has_text_form
 CHUNK_BYTES = 1 << 20
 _PLAIN_NAME = re.compile(r'[^\x00-\x1f"\\]+')
 """Names that the compiled decoder accepts as keys."""
+_BLANK, _SPACED = re.compile(rb'"[ \t\r]'), re.compile(rb'"[ \t\r]+:')
+"""A blank behind a quote; a name with blanks before its colon, or a text like one."""
 _FIGURES = bytes(0 if each in b"0123456789." else 1 for each in range(256))
 _LONG = bytes(SAFE_DIGITS[64] + 1)
 """A number that a float may not keep, if its figures are zero bytes."""
@@ -50,11 +52,14 @@ def quick_batches(
     decode = _Decoders(schema)
     with opened(content) as stream:
         for lines in _chunks(stream, limits):
-            batch = _batch(decode, lines, schema, limits, how)
+            batch, names = _batch(decode, lines, schema, limits, how)
             if not batch.num_rows:
                 continue
-            if decode.surplus or _may_lack(batch, seen):
-                seen.note(records_of(lines))
+            if decode.surplus or _may_lack(batch, seen) or _colons(lines) != names:
+                records = records_of(lines)
+                if _colons(lines) != sum(map(len, records)):  # a name may stand twice in a record
+                    raise LinesNotAgreed
+                seen.note(records)
             else:
                 seen.note_names(schema.names)
             _note_floats(lines, schema, how)
@@ -67,6 +72,11 @@ def records_of(lines: bytes) -> list[dict[str, Any]]:
         return json_decoder(dict[str, msgspec.Raw]).decode_lines(lines)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise LinesNotAgreed from None
+
+
+def _colons(lines: bytes) -> int:
+    """Return how many colons stand behind quotes: one for each name, and those in texts."""
+    return lines.count(b'":') + (len(_SPACED.findall(lines)) if _BLANK.search(lines) else 0)
 
 
 def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
@@ -101,7 +111,7 @@ class _Decoders:
             kind = _kind(field.type)
             if kind is None or not _PLAIN_NAME.fullmatch(field.name):
                 raise LinesNotAgreed
-            self._fields.append((f"f{at}", kind | None, None))
+            self._fields.append((f"f{at}", kind | msgspec.UnsetType | None, msgspec.UNSET))
             self._names[f"f{at}"] = field.name
         self._decoder = self._made(strict=True)
 
@@ -156,13 +166,18 @@ def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
 
 def _batch(
     decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits, how: How
-) -> pa.RecordBatch:
+) -> tuple[pa.RecordBatch, int]:
+    """Return the rows, and how many names of columns the records have in all."""
+    names, columns = 0, []
     try:
         records = decode.lines(lines)
-        columns = [
-            _column(list(map(attrgetter(f"f{at}"), records)), field, how)
-            for at, field in enumerate(schema)
-        ]
+        for at, field in enumerate(schema):
+            values = list(map(attrgetter(f"f{at}"), records))
+            absent = values.count(msgspec.UNSET)
+            if absent:
+                values = [None if each is msgspec.UNSET else each for each in values]
+            columns.append(_column(values, field, how))
+            names += len(values) - absent
     except (msgspec.MsgspecError, ValueError, RecursionError, pa.ArrowException, OverflowError):
         raise LinesNotAgreed from None
     for field, column in zip(schema, columns, strict=True):
@@ -172,7 +187,7 @@ def _batch(
             longest = pc.max(pc.binary_length(column)).as_py() or 0
             if longest > limits.cell_bytes:
                 raise LinesNotAgreed
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema), names
 
 
 def _column(values: list[Any], field: pa.Field, how: How) -> pa.Array:
