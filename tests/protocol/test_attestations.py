@@ -118,6 +118,15 @@ WRONG = {
         signatures=[{**envelope_of()["signatures"][0], "keyid": fingerprint(OTHER.public)}],
     ),
     "a signature by another key": signed(statement_of(), OTHER),
+    "a signature by another key under its id": signed(
+        statement_of(),
+        signatures=[
+            {
+                **json.loads(signed(statement_of(), OTHER))["signatures"][0],
+                "keyid": fingerprint(KEY.public),
+            }
+        ],
+    ),
     "another key named": signed(
         {**statement_of(), "predicate": {**statement_of()["predicate"], "signer": "did:key:z6M"}}
     ),

@@ -103,6 +103,7 @@ OWN = (
             f"{_HERE}.trust.routes:add_trust_routes",
             f"{_HERE}.trust.attestations:add_attestation_routes",
         ),
+        addresses=f"{_HERE}.parts.doors:addresses_of_trust",
         page_part=f"{_HERE}.trust.attestations:page_part",
         runners=f"{_HERE}.parts.doors:runners_of_trust",
     ),

@@ -110,7 +110,7 @@ SWEEPS_A_DAY = 24
 
 def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
     """Return the whole service on an opened node. `on_stop` runs when the server ends."""
-    at_hand = AtHand(node.stores, node.access)
+    at_hand = node.at_hand
 
     def stopped() -> None:
         at_hand.close()

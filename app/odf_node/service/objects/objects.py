@@ -166,6 +166,12 @@ class AtHand:
             return None
         return self._heads.head(place.entry.id)
 
+    def newest(self, place: Place | None) -> tuple[Multihash, str] | None:
+        """Return the hash that `head` points to, and the newest checkpoint of the log of heads."""
+        if self._heads is None or place is None:
+            return None
+        return self._heads.newest(place.entry.id)
+
     def close(self) -> None:
         if self._heads is not None:
             self._heads.close()

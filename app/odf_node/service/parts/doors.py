@@ -34,7 +34,7 @@ from ..system.backups import BackupRunner, BackupSettings
 from ..system.chores import ChoreRunner, UpkeepSettings, chores_of
 from ..trust.attestations import ATTESTED_REST_S, Attesting
 from ..trust.log import SALTS, SALTS_BYTES, LogKeeper, TrustSettings, policy_of
-from ..trust.routes import LOG_REST_S, WITNESS_PATH, LogRunner
+from ..trust.routes import LOG_REST_S, WITNESS_PATH, HeadProofs, LogRunner
 from ..trust.witness import LOOK_S, Asking, Witness, sender
 from ..webhooks.delivering import Deliverer, Delivering, FailingPolls
 from ..webhooks.sending import Sender
@@ -170,6 +170,11 @@ def parts_of_trust(node: FeatureParts) -> Iterator[object]:
         seed=node.signing_keys.seed,
         clock=node.clock,
     )
+
+
+def addresses_of_trust(node: FeatureParts) -> Iterator[Route]:
+    """Yield the rows of the table of addresses."""
+    return HeadProofs(node.part(LogKeeper), node.access, node.at_hand).routes()
 
 
 def runners_of_trust(node: FeatureParts) -> Iterator[Follower]:

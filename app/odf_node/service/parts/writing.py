@@ -27,6 +27,7 @@ from ..news.streams import (
     Streams,
 )
 from ..objects.begun_uploads import MAX_BEGUN_UPLOADS, MAX_BEGUN_UPLOADS_ACCOUNT, BegunUploads
+from ..objects.objects import AtHand
 from ..pages.publish import PUBLISH_LOOK_BYTES, FilePublishing
 from ..transfer.admission import VALIDATION_WAIT_S, Admission, Receiving
 from ..transfer.handshake import Handshake
@@ -81,6 +82,10 @@ class WriteParts(DefinitionParts):
             of_account=MAX_BEGUN_UPLOADS_ACCOUNT,
             bytes_of_account=self.settings.max_begun_bytes_account,
         )
+
+    @cached_property
+    def at_hand(self) -> AtHand:
+        return AtHand(self.stores, self.access)
 
     @cached_property
     def following(self) -> FollowingInputs:

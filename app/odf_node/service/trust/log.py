@@ -14,10 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 from pydantic import Field
 
 from odf_protocol.errors import Conflict, NotFound, Unavailable
 from odf_protocol.identity import DatasetId
+from odf_protocol.multihash import Multihash
 from odf_protocol.trust.checkpoints import MAX_POLICY_BYTES, Checkpoint, LogProof, Policy
 from odf_protocol.trust.heads import (
     SALT_BYTES,
@@ -35,7 +37,8 @@ from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.environment import BaseSettings
 from odf_storage.stores.keyed.folder import Below
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
-from odf_storage.stores.registers.head_log import LoggedHead, LogState
+from odf_storage.stores.registers.head_log import HeadLogReads, LoggedHead, LogState
+from odf_storage.stores.sql.engine import reading
 
 from ..query.proofs import SigningKeys
 
@@ -44,6 +47,8 @@ SALTS = "log-salts"
 SALTS_BYTES = 32
 FOLDER, NEWEST = "log", "checkpoint"
 ATTEMPTS = 3
+PROOFS_KEPT = 2_000
+"""Proofs in memory, of some 3 KB each."""
 LOGGED_SOON_S = 1
 _log = logging.getLogger("odf.log")
 
@@ -200,19 +205,46 @@ class LogKeeper:
                 size=lost.size,
             )
 
+    @cached_property
+    def _proofs(self) -> dict[DatasetId, tuple[tuple[Multihash, str], bytes]]:
+        return {}
+
+    def proof_text(self, entry: DatasetEntry) -> bytes:
+        """Return the proof as JSON, made once for a head and a checkpoint.
+
+        Raises:
+            HeadNotLogged, LogWentBack.
+        """
+        newest = self.stores.head_log.newest(entry.id)
+        known = self.known_proof(entry.id, newest)
+        if known is not None:
+            return known
+        text = msgspec.json.encode(self.proof(entry))
+        if newest is not None and newest == self.stores.head_log.newest(entry.id):
+            if len(self._proofs) >= PROOFS_KEPT:
+                self._proofs.clear()
+            self._proofs[entry.id] = (newest, text)
+        return text
+
+    def known_proof(self, dataset: DatasetId, newest: tuple[Multihash, str] | None) -> bytes | None:
+        """Return the proof of this head and checkpoint, if it was made already."""
+        known = self._proofs.get(dataset)
+        return known[1] if known is not None and known[0] == newest else None
+
     def proof(self, entry: DatasetEntry) -> dict[str, Any]:
         """Return the leaf of the dataset's head, the path to a signed checkpoint, and the map.
 
         Raises:
             HeadNotLogged: the head moves faster than it is logged; LogWentBack.
         """
-        log = self.stores.head_log
         logged = self._logged(entry.id)
-        for _ in range(ATTEMPTS):
-            state = log.state()
-            found = None if state is None else self._map(state)
-            if state is not None and found is not None:
-                return self._shown(entry, logged, state, found)
+        with reading(self.stores.engine) as db:
+            log = HeadLogReads(db)
+            for _ in range(ATTEMPTS):
+                state = log.state()
+                found = None if state is None else self._map(log, state)
+                if state is not None and found is not None:
+                    return self._shown(log, entry, logged, state, found)
         raise self._moving()
 
     def _logged(self, dataset: DatasetId) -> LoggedHead:
@@ -235,9 +267,14 @@ class LogKeeper:
         )
 
     def _shown(
-        self, entry: DatasetEntry, logged: LoggedHead, state: LogState, found: HeadMap
+        self,
+        log: HeadLogReads,
+        entry: DatasetEntry,
+        logged: LoggedHead,
+        state: LogState,
+        found: HeadMap,
     ) -> dict[str, Any]:
-        log, nodes = self.stores.head_log, self.stores.head_log.nodes(state.size)
+        nodes = log.nodes(state.size)
         path = tuple(inclusion_path(logged.newest, state.size, nodes))
         proof = LogProof(logged.newest, path, Note.parse(state.checkpoint.encode()))
         return {
@@ -245,37 +282,34 @@ class LogKeeper:
             "proof": str(proof),
             "log": self.path,
             "salt": encoded(self.salt_of(entry.id)),
-            "last": self._leaf(state.size - 1, state.size, nodes),
-            "map": self._place(found, entry.id, state.size, nodes),
+            "last": _leaf(log, state.size - 1, state.size, nodes),
+            "map": {
+                **_leaf(log, found.leaf, state.size, nodes),
+                **self._place(found, entry.id),
+            },
         }
 
-    def _leaf(self, index: int, size: int, nodes: Nodes) -> dict[str, Any]:
-        """Return a leaf with its path to the root."""
-        path = list(map(encoded, inclusion_path(index, size, nodes)))
-        return {"leaf": self.stores.head_log.entry(index).decode(), "index": index, "path": path}
-
-    def _place(self, found: HeadMap, dataset: DatasetId, size: int, nodes: Nodes) -> dict[str, Any]:
-        """Return the leaf of a map, and the record of the dataset in it, with their paths."""
-        shown = {**self._leaf(found.leaf, size, nodes), "record": None}
+    def _place(self, found: HeadMap, dataset: DatasetId) -> dict[str, Any]:
+        """Return the record of the dataset in a map, with its path."""
         place = found.places.get(dataset)
         if place is None:
-            return shown
+            return {"record": None}
         path = inclusion_path(place, len(found.entries), found.nodes)
-        return shown | {
+        return {
             "record": found.entries[place].decode(),
             "recordIndex": place,
             "recordPath": list(map(encoded, path)),
         }
 
-    def _map(self, state: LogState) -> HeadMap | None:
+    def _map(self, log: HeadLogReads, state: LogState) -> HeadMap | None:
         """Return the map of this state; None if there is a newer one meanwhile."""
         if state.map_leaf is None:
             return None
-        leaf = self.stores.head_log.entry(state.map_leaf)
+        leaf = log.entry(state.map_leaf)
         known = self._maps.get((state.map_leaf, leaf))
         if known is not None:
             return known
-        mapped = self.stores.head_log.mapped()
+        mapped = log.mapped()
         entries = [entry for _, entry in mapped]
         leaves, nodes = map_of(entries)
         record = read_record(leaf)
@@ -295,3 +329,9 @@ class LogKeeper:
     def _signed(self, origin: str, size: int, root: bytes) -> str:
         text = Checkpoint(origin, size, root).text
         return str(Note(text, (note_line(text, origin, self.keys.active),)))
+
+
+def _leaf(log: HeadLogReads, index: int, size: int, nodes: Nodes) -> dict[str, Any]:
+    """Return a leaf with its path to the root."""
+    path = list(map(encoded, inclusion_path(index, size, nodes)))
+    return {"leaf": log.entry(index).decode(), "index": index, "path": path}

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Annotated
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from odf_protocol.errors import Conflict
 from odf_protocol.trust.tiles import WIDTH, Tile
 
+from ..auth.access import Action
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..http.addresses import DATASET, DatasetPath, Route, path_of
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import ReadableDep, wired
+from ..http.deps import wired
+from ..objects.objects import AtHand
+from ..transfer.routes import in_front
 from .log import LogKeeper
 from .witness import Witness
 
@@ -71,15 +80,36 @@ def witnessed(origin_hash: str, witness: WitnessDep) -> Response:
     return PlainTextResponse(witness.newest(origin_hash), headers=NEVER_CACHED)
 
 
-def head_proof(entry: ReadableDep, log: LogDep) -> Response:
-    """Return the leaf of the head, its path to a signed checkpoint, and the newest map of heads."""
-    return JsonAnswer(log.proof(entry), headers=NEVER_CACHED)
+class HeadProofs:
+    """Serves proofs of heads, in front of the framework: who polls heads asks for them as often."""
+
+    def __init__(self, log: LogKeeper, access: DatasetAccess, at_hand: AtHand) -> None:
+        self._log, self._access, self._at_hand = log, access, at_hand
+
+    def routes(self) -> Iterator[Route]:
+        """Yield the route for the table of addresses."""
+        yield Route(f"{DATASET}/head-proof", self.read, ("GET",))
+
+    async def read(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the leaf of the head, its path to a signed checkpoint, and the newest map."""
+        actor, path = scope["state"]["actor"], path_of(scope)
+        text = None
+        if (place := self._at_hand.place(actor, path.account, path.dataset)) is not None:
+            text = self._log.known_proof(place.entry.id, self._at_hand.newest(place))
+        if text is None:
+            text = await to_thread.run_sync(self._text, actor, path)
+        answer = Response(text, media_type="application/json", headers=NEVER_CACHED)
+        await answer(scope, receive, send)
+
+    def _text(self, actor: Actor, path: DatasetPath) -> bytes:
+        entry = self._access.resolve(actor, path.account, path.dataset, Action.READ)
+        return self._log.proof_text(entry)
 
 
 def add_trust_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve proofs below the dataset addresses."""
+    """Declare the route of proofs for the framework; `HeadProofs` serves it."""
     routes.get(prefix + "/head-proof", summary="Proof that the log has the head", tags=["trust"])(
-        head_proof
+        in_front
     )
 
 

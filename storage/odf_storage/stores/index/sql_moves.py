@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -152,7 +153,11 @@ def _base(move: HeadMove) -> Multihash | None:
     return move.blocks[0].prev if move.blocks else None
 
 
-_QUERY = "SELECT hash FROM refs WHERE dataset = ? AND name = ?"
+_HEAD = "SELECT hash FROM refs WHERE dataset = ? AND name = ?"
+_NEWEST = (
+    "SELECT hash, (SELECT checkpoint FROM log_states WHERE id = 1) FROM refs"
+    " WHERE dataset = ? AND name = ?"
+)
 
 
 class SqliteHeads:
@@ -171,12 +176,21 @@ class SqliteHeads:
 
     def head(self, dataset: DatasetId) -> Multihash | None:
         """Return the hash in `head`; None if there is none, or if the database is busy."""
+        row = self._row(_HEAD, dataset)
+        return None if row is None else Multihash.decode(row[0])
+
+    def newest(self, dataset: DatasetId) -> tuple[Multihash, str] | None:
+        """As `HeadLog.newest`; None also if the database is busy."""
+        row = self._row(_NEWEST, dataset)
+        return None if row is None else (Multihash.decode(row[0]), row[1] or "")
+
+    def _row(self, query: str, dataset: DatasetId) -> tuple[Any, ...] | None:
         try:
-            rows = self._open().execute(_QUERY, (dataset.key, HEAD)).fetchall()
+            rows = self._open().execute(query, (dataset.key, HEAD)).fetchall()
         except sqlite3.Error:
             self.close()
             return None
-        return Multihash.decode(rows[0][0]) if rows else None
+        return rows[0] if rows else None
 
     def close(self) -> None:
         if self._connection is not None:

@@ -32,8 +32,9 @@ from odf_protocol.trust.tiles import (
 )
 
 from ..index.sql_unlogged import note_missing
+from ..objects.layout import HEAD
 from ..ports.values import Visibility
-from ..sql.engine import insert_new, reading, writing
+from ..sql.engine import Source, insert_new, reading, writing
 from ..sql.tables import DatasetIdColumn, HashColumn, InstantColumn, metadata, refs, unlogged_heads
 
 MOST_AT_ONCE = 2_000
@@ -127,28 +128,79 @@ class LoggedHead:
 
 _FIRST = {"id": ONLY, "origin": "", "size": 0, "root": EMPTY_ROOT, "checkpoint": ""}
 _STATE = sa.select(states).where(states.c.id == ONLY)
+_NEWEST = sa.select(
+    refs.c.hash, sa.select(states.c.checkpoint).where(states.c.id == ONLY).scalar_subquery()
+).where(refs.c.dataset == sa.bindparam("its"), refs.c.name == HEAD)
 _OF_DATASET = sa.select(logged_heads.c.block, logged_heads.c.newest, logged_heads.c.mapped).where(
     logged_heads.c.dataset == sa.bindparam("its")
 )
 
 
-class HeadLog:
+class HeadLogReads:
+    """Reads the log, in transactions of its own or in one that is open."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def state(self) -> LogState | None:
+        """Return the state; None if nothing was ever logged."""
+        with reading(self._source) as db:
+            row = db.execute(_STATE).mappings().one_or_none()
+        return None if row is None else _state(row)
+
+    def newest(self, dataset: DatasetId) -> tuple[Multihash, str] | None:
+        """Return the head of a dataset and the newest checkpoint: the proof that leads from one to
+        the other never changes."""
+        with reading(self._source) as db:
+            row = db.execute(_NEWEST, {"its": dataset}).one_or_none()
+        return None if row is None else (row[0], row[1] or "")
+
+    def is_behind(self) -> bool:
+        """Return whether a head moved that the log has not taken in."""
+        with reading(self._source) as db:
+            return db.execute(sa.select(unlogged_heads.c.number).limit(1)).first() is not None
+
+    def cosigners(self) -> dict[str, int]:
+        """Return at which second since 1970 each witness signed last."""
+        with reading(self._source) as db:
+            return {row.witness: row.at_s for row in db.execute(sa.select(cosigners))}
+
+    def find(self, dataset: DatasetId) -> LoggedHead | None:
+        with reading(self._source) as db:
+            row = db.execute(_OF_DATASET, {"its": dataset}).one_or_none()
+        return None if row is None else LoggedHead(*row)
+
+    def entry(self, number: int) -> bytes:
+        """Return a leaf. Raises `NoSuchTile`."""
+        with reading(self._source) as db:
+            return _entries(db, number, 1)[0]
+
+    def mapped(self) -> Sequence[tuple[DatasetId, bytes]]:
+        """Return the records of the newest map, in its order."""
+        with reading(self._source) as db:
+            return _mapped(db)
+
+    def read(self, tile: Tile, size: int) -> bytes:
+        """Return a file of a log of that size. Raises `NoSuchTile`."""
+        if tile.width > width_of(tile.level, tile.number, size):
+            raise _no_such_tile(tile.path)
+        with reading(self._source) as db:
+            if tile.level is None:
+                return bundle(_entries(db, tile.number * WIDTH, tile.width))
+            return _stored(db, tile)
+
+    def nodes(self, size: int) -> Nodes:
+        """Return the nodes of the tree of that size."""
+        return tile_nodes(lambda tile: self.read(tile, size), size)
+
+
+class HeadLog(HeadLogReads):
     """Leaves, tiles and checkpoint of the log. The order of the leaves of one dataset is that of
     its moves; what is signed once is the beginning of all that is signed later."""
 
     def __init__(self, engine: sa.Engine) -> None:
+        super().__init__(engine)
         self._engine = engine
-
-    def state(self) -> LogState | None:
-        """Return the state; None if nothing was ever logged."""
-        with reading(self._engine) as db:
-            row = db.execute(_STATE).mappings().one_or_none()
-        return None if row is None else _state(row)
-
-    def is_behind(self) -> bool:
-        """Return whether a head moved that the log has not taken in."""
-        with reading(self._engine) as db:
-            return db.execute(sa.select(unlogged_heads.c.number).limit(1)).first() is not None
 
     def find_missing(self, now: Instant) -> None:
         """Note heads that an older version moved, or that were there before the log began."""
@@ -200,39 +252,6 @@ class HeadLog:
             new = {"at_s": insert.excluded.at_s}
             db.execute(insert.on_conflict_do_update(index_elements=["witness"], set_=new))
             return bool(db.execute(sa.update(states).where(its).values(checkpoint=note)).rowcount)
-
-    def cosigners(self) -> dict[str, int]:
-        """Return at which second since 1970 each witness signed last."""
-        with reading(self._engine) as db:
-            return {row.witness: row.at_s for row in db.execute(sa.select(cosigners))}
-
-    def find(self, dataset: DatasetId) -> LoggedHead | None:
-        with reading(self._engine) as db:
-            row = db.execute(_OF_DATASET, {"its": dataset}).one_or_none()
-        return None if row is None else LoggedHead(*row)
-
-    def entry(self, number: int) -> bytes:
-        """Return a leaf. Raises `NoSuchTile`."""
-        with reading(self._engine) as db:
-            return _entries(db, number, 1)[0]
-
-    def mapped(self) -> Sequence[tuple[DatasetId, bytes]]:
-        """Return the records of the newest map, in its order."""
-        with reading(self._engine) as db:
-            return _mapped(db)
-
-    def read(self, tile: Tile, size: int) -> bytes:
-        """Return a file of a log of that size. Raises `NoSuchTile`."""
-        if tile.width > width_of(tile.level, tile.number, size):
-            raise _no_such_tile(tile.path)
-        with reading(self._engine) as db:
-            if tile.level is None:
-                return bundle(_entries(db, tile.number * WIDTH, tile.width))
-            return _stored(db, tile)
-
-    def nodes(self, size: int) -> Nodes:
-        """Return the nodes of the tree of that size."""
-        return tile_nodes(lambda tile: self.read(tile, size), size)
 
 
 class _Growth:
