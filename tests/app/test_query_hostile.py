@@ -211,6 +211,15 @@ def test_the_next_query_is_answered_after_the_program_of_queries_was_killed(serv
     assert status_of(client, "select 1") == 200
 
 
+def test_the_program_of_queries_starts_no_thread_of_the_engine_which_no_fork_inherits(
+    service, client
+):
+    assert status_of(client, "select 1") == 200
+    threads = Path(f"/proc/{service.node.queries.nursery.pid}/task").glob("*/comm")
+    names = [each.read_text().strip() for each in threads]
+    assert len([name for name in names if name != "jemalloc_bg_thd"]) == 1  # it forks safely
+
+
 def test_askers_beyond_the_processes_neither_crash_nor_starve_the_others(service, client):
     query = 'select count(*) from city a, city b, city c where a."offset" < b."offset"'
     with ThreadPoolExecutor(32) as pool:

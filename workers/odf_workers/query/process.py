@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -36,7 +37,10 @@ from odf_storage.datasets.query.messages import (
     Form,
     Planned,
     QueryEnd,
+    QueryLimits,
+    QueryTable,
     Question,
+    Slice,
     WantedIndex,
     Why,
     encoded,
@@ -116,13 +120,44 @@ class AnswerTooLong(Exception):
 
 
 def prepare() -> None:
-    """Do once the work that every process would otherwise repeat for its query."""
+    """Do once the work that every process would otherwise repeat for its query: rehearse one, up to
+    where the engine would start threads, which no fork inherits."""
     engine.prepare()
     _reads()
-    schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
+    question = decode_json(encoded(_REHEARSED), Question)
+    _context(question)
+    _checked(question)
+    schema = columns_of(question.tables[0])
+    encoded(Planned(schema=to_data(from_arrow(schema)), used={}))
+    batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array(["a"])], names=["n", "text"])
     for form in Form:
-        batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array(["a"])], schema=schema)
-        list(encode.encoded(schema, iter([batch]), form, canonical=True))
+        list(encode.encoded(batch.schema, iter([batch]), form, canonical=True))
+
+
+_REHEARSED = Question(
+    query="select 1",
+    tables=[
+        QueryTable(
+            names={},
+            schema=to_data(from_arrow(pa.schema([("offset", pa.int64())]))),
+            offset="offset",
+            operation="op",
+            system_time="system_time",
+            key=[],
+            slices=[Slice(0, 0)],
+            folder="",
+        )
+    ],
+    skip=0,
+    limit=0,
+    form=Form.AOS,
+    repeatable=True,
+    scratch=tempfile.gettempdir(),
+    links="",
+    limits=QueryLimits(**dict.fromkeys(QueryLimits.__struct_fields__, 1 << 20)),
+    confinement="off",
+)
+"""A question that no process answers."""
 
 
 def answer(connection: socket.socket) -> None:
@@ -284,11 +319,7 @@ def _context(question: Question) -> SessionContext:
 def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa.Schema, set[int]]:
     """Return all rows, their columns, and the numbers of the tables that they are from. Raises
     `InvalidQuery`."""
-    limits = question.limits
-    size = QuerySize(bytes=limits.query_bytes, terms=limits.query_terms, depth=limits.query_depth)
-    check_size([SqlQueryStep(query=question.query)], size, setting="ODF_NODE_QUERY_TEXT_BYTES")
-    check_words(question.query)
-    result = engine.planned(with_own_names(question.query), context)
+    result = engine.planned(_checked(question), context)
     names = base_names(question.tables)
     found = judge(result, iterates=False, tables=names.keys() | view_names(question.tables))
     used = {names[name] for name in found if name in names}
@@ -298,6 +329,15 @@ def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa
         for field, given in zip(shown.schema(), result.schema(), strict=True)
     )
     return shown, schema, used
+
+
+def _checked(question: Question) -> str:
+    """Return the text of the query with names of this node. Raises `InvalidQuery`."""
+    limits = question.limits
+    size = QuerySize(bytes=limits.query_bytes, terms=limits.query_terms, depth=limits.query_depth)
+    check_size([SqlQueryStep(query=question.query)], size, setting="ODF_NODE_QUERY_TEXT_BYTES")
+    check_words(question.query)
+    return with_own_names(question.query)
 
 
 def _intervals_as_texts(result: DataFrame) -> DataFrame:
