@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+import pytest
 from tests.architecture.figures import ROOT, bases_of, classes_of, modules
 
 MOST, MOST_IN_STORAGE = 40, 20
@@ -25,6 +26,8 @@ class Classes:
 
     def __init__(self, files: list[Path]) -> None:
         self._trees = {file: ast.parse(file.read_text()) for file in files}
+        self._members: dict[tuple[Path, str], frozenset[str]] = {}
+        self._origins: dict[Path, dict[str, str]] = {}
 
     @cached_property
     def nodes(self) -> dict[tuple[Path, str], ast.ClassDef]:
@@ -37,28 +40,31 @@ class Classes:
             found[name].append((file, name))
         return found
 
-    @cached_property
-    def _origins(self) -> dict[Path, dict[str, str]]:
-        return {
-            file: {
+    def _origin(self, file: Path, name: str) -> str | None:
+        """The module that the file has the name from; None of one of its own."""
+        if file not in self._origins:
+            self._origins[file] = {
                 each.name: (node.module or "").rpartition(".")[2]
-                for node in ast.walk(tree)
+                for node in ast.walk(self._trees[file])
                 if isinstance(node, ast.ImportFrom)
                 for each in node.names
             }
-            for file, tree in self._trees.items()
-        }
+        return self._origins[file].get(name)
 
-    def members(self, key: tuple[Path, str]) -> set[str]:
+    def members(self, key: tuple[Path, str]) -> frozenset[str]:
         """Names that the class declares, assigns or inherits."""
+        if key not in self._members:
+            self._members[key] = frozenset(self._found(key))
+        return self._members[key]
+
+    def _found(self, key: tuple[Path, str]) -> Iterator[str]:
         file, node = key[0], self.nodes[key]
-        found = set(_declared(node))
+        yield from _declared(node)
         for base in bases_of(node) - {"Protocol", node.name}:
-            stem = self._origins[file].get(base)
+            stem = self._origin(file, base)
             for other in self._named[base]:
                 if other[0] == file if stem is None else other[0].stem == stem:
-                    found |= self.members(other)
-        return found
+                    yield from self.members(other)
 
 
 def _declared(node: ast.ClassDef) -> Iterator[str]:
@@ -75,26 +81,33 @@ def _declared(node: ast.ClassDef) -> Iterator[str]:
             yield from (n.id for each in targets for n in ast.walk(each) if isinstance(n, ast.Name))
 
 
-def _asked(names: set[str]) -> set[str]:
+def _asked(names: frozenset[str]) -> set[str]:
     return {each for each in names if not each.startswith("__")}
 
 
-OURS = Classes(list(modules()))
-PORTS = {key for key, node in OURS.nodes.items() if "Protocol" in bases_of(node)}
+@pytest.fixture(scope="module")
+def ours() -> Classes:
+    return Classes(list(modules()))
 
 
-def adapters(port: tuple[Path, str]) -> list[str]:
-    """Classes of ours that could be handed over as this port."""
-    asked = _asked(OURS.members(port))
-    return [key[1] for key in OURS.nodes if key not in PORTS and asked <= OURS.members(key)]
+def ports(ours: Classes) -> set[tuple[Path, str]]:
+    return {key for key, node in ours.nodes.items() if "Protocol" in bases_of(node)}
 
 
-def test_a_port_stands_where_there_are_two_adapters():
-    found = {f"{port[0].stem}.{port[1]}": adapters(port) for port in PORTS}
-    assert {name for name, some in found.items() if len(some) < 2} == ALONE.keys()
+def test_a_port_stands_where_there_are_two_adapters(ours):
+    """Adapters: classes of ours that could be handed over as this port."""
+    classes = ours.nodes.keys() - ports(ours)
+    adapters = {
+        f"{port[0].stem}.{port[1]}": sum(
+            _asked(ours.members(port)) <= ours.members(each) for each in classes
+        )
+        for port in ports(ours)
+    }
+    assert {name for name, found in adapters.items() if found < 2} == ALONE.keys()
 
 
-def test_there_are_few_ports():
-    in_storage = [port for port in PORTS if port[0].is_relative_to(ROOT / "storage")]
+def test_there_are_few_ports(ours):
+    found = ports(ours)
+    in_storage = [port for port in found if port[0].is_relative_to(ROOT / "storage")]
     assert len(in_storage) <= MOST_IN_STORAGE
-    assert len(PORTS) <= MOST
+    assert len(found) <= MOST
