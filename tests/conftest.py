@@ -51,15 +51,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Costs(config.getoption("costs")))
 
 
+def pytest_collection() -> None:
+    """What is collected stays until the end: to look through it again and again for garbage takes
+    a third of the time."""
+    gc.disable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays until the end: to go through all of it for each collection of
-    garbage would take long, and stand still whoever is measured."""
+    """Nor is it looked through later, which would stand still whoever is measured."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
