@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     with served(tmp_path / "node", ODF_WORKER_WARM_UP="false") as node:
         monkeypatch.setenv("ODF_NODE_TOKEN", node.token())
         monkeypatch.chdir(tmp_path)

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from click.testing import CliRunner
 from servers import free_port, wait_until
+
+from odf_node.cli.main import main
 
 COMMAND = Path(sys.executable).parent / "odf-node"
 SERVE = (COMMAND, "serve")
@@ -30,14 +33,15 @@ class RunningNode:
     env: dict[str, str] = field(default_factory=dict)
     """What it was told by the environment."""
     tokens: dict[tuple[str, ...], str] = field(default_factory=dict)
-    """Those that were made: a command takes a second."""
+    """Those that were made."""
 
     def token(self, account: str = "kamu", *words: str) -> str:
         """A bearer token of the account, made by the administrator's command when first asked."""
         asked = (account, *words)
         if asked not in self.tokens:
-            create = ("token", "create", "--account", account, "--data", self.data)
-            done = odf(*create, *words, "--json", **self.env)
+            create = ["token", "create", "--account", account, "--data", str(self.data)]
+            # in this process: a command takes a second to start
+            done = CliRunner().invoke(main, [*create, *words, "--json"], env=self.env)
             self.tokens[asked] = str(json.loads(done.stdout)["token"])
         return self.tokens[asked]
 
