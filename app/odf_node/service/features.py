@@ -70,6 +70,13 @@ OWN = (
         knows_parameters=False,
     ),
     Feature(
+        name="oai-pmh",
+        settings=f"{_HERE}.catalogs.oai:OaiSettings",
+        parts=f"{_HERE}.parts.doors:parts_of_oai",
+        router=f"{_HERE}.catalogs.oai:router",
+        knows_parameters=False,
+    ),
+    Feature(
         name="odata",
         settings=f"{_HERE}.odata.feed:ODataSettings",
         parts=f"{_HERE}.parts.doors:parts_of_odata",

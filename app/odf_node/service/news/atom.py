@@ -28,7 +28,7 @@ from .notices import data_of
 
 MEDIA_TYPE = "application/atom+xml; charset=utf-8"
 NAMESPACE = "http://www.w3.org/2005/Atom"
-_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML forbids, even escaped."""
 
 
@@ -92,7 +92,7 @@ def _add_entry(root: Xml.Element, shown: Shown, *, names_datasets: bool) -> None
 def _add(parent: Xml.Element, name: str, text: str | None = None, **attributes: str) -> None:
     made = Xml.SubElement(parent, name, attributes)
     if text is not None:
-        made.text = _NO_XML.sub("\ufffd", text)
+        made.text = NO_XML.sub("\ufffd", text)
 
 
 ENTRIES = 50

@@ -13,9 +13,9 @@ RESERVED = frozenset(
     {
         "accounts", "api", "assets", "catalog.jsonld", "catalog.ttl", "datasets", "delta-sharing",
         "docs", "ducklake", "events", "favicon.ico", "federation", "graphql", "iceberg", "info",
-        "jobs", "log", "lookup", "mcp", "metrics", "odata", "openapi", "openapi.json", "platform",
-        "query", "robots.txt", "schemas", "sitemap.xml", "sql", "static", "system", "ui-config",
-        "v", "verify", "webhooks",
+        "jobs", "log", "lookup", "mcp", "metrics", "oai", "odata", "openapi", "openapi.json",
+        "platform", "query", "robots.txt", "schemas", "sitemap.xml", "sql", "static", "system",
+        "ui-config", "v", "verify", "webhooks",
     }
 )  # fmt: skip
 """First words of the node's own URL paths, present and planned, in lower case."""

@@ -36,6 +36,7 @@ from ..sql.tables import accounts, dataset_keys, datasets, former_names, moves, 
 from ..sql.tables import inputs as input_rows
 from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
 from .sql_blocks import delete_unreached, insert_blocks
+from .sql_disclosures import note_change, note_visibility
 from .sql_moves import move_heads
 from .sql_unlogged import note_heads
 
@@ -150,6 +151,7 @@ class DatasetRegistry(DatasetEntries):
                 db.execute(sa.insert(datasets).values(**entry_row(entry)))
                 _forget_former(db, entry.alias.folded)
                 _forget_belongings(db, entry.id, self._clock())
+                note_visibility(db, entry.id, entry.visibility, self._clock())
                 insert_blocks(db, entry.id, blocks)
                 db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
                 if key is not None:
@@ -171,6 +173,7 @@ class DatasetRegistry(DatasetEntries):
                 if old is None:
                     raise DatasetNotFound(dataset)
                 db.execute(change)
+                note_change(db, [dataset], self._clock())
                 _forget_former(db, alias.folded)
                 if old != alias.folded:
                     _keep_former(db, dataset, old, self._clock())
@@ -206,6 +209,7 @@ class DatasetRegistry(DatasetEntries):
                 _forget_former(db, alias.folded)
                 if alias.folded != entry.alias.folded:
                     _keep_former(db, entry.id, entry.alias.folded, self._clock())
+            note_change(db, [entry.id for entry in moved], self._clock())
         return moved
 
     def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
@@ -225,6 +229,7 @@ class DatasetRegistry(DatasetEntries):
             if db.execute(sa.delete(datasets).where(datasets.c.id == dataset)).rowcount == 0:
                 raise DatasetNotFound(dataset)
             _forget_belongings(db, dataset, self._clock())
+            note_change(db, [dataset], self._clock())
             for topic in _RUNG:
                 self._wake_up.announce(db, topic)
         for topic in _RUNG:
@@ -235,6 +240,7 @@ class DatasetRegistry(DatasetEntries):
         with writing(self._engine) as db:
             if db.execute(change.values(visibility=visibility.value)).rowcount == 0:
                 raise DatasetNotFound(dataset)
+            note_visibility(db, dataset, visibility, self._clock())
 
     def set_inputs(self, dataset: DatasetId, inputs: Sequence[DatasetId]) -> None:
         with writing(self._engine) as db:

@@ -32,6 +32,7 @@ from ..ports.values import HeadMove
 from ..sql.tables import blocks as block_rows
 from ..sql.tables import datasets, moves, refs
 from .sql_blocks import insert_rows
+from .sql_disclosures import note_change
 from .sql_unlogged import note_heads
 
 _ids: sa.BindParameter[DatasetId] = sa.bindparam("ids", expanding=True)
@@ -140,6 +141,7 @@ def _write(db: sa.Connection, moving: Sequence[HeadMove], clock: Clock) -> None:
     ]
     db.execute(sa.insert(moves), lines)
     note_heads(db, [(m.dataset, _kind(m)) for m in moving if m.ref == HEAD], now)
+    note_change(db, {m.dataset for m in moving if m.ref == HEAD}, now)
     end_leased(db, [end for move in moving for end in move.ended], now)
 
 

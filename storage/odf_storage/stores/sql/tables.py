@@ -133,6 +133,17 @@ moves = sa.Table(
 )
 """The log of head moves. It outlives datasets, so it has no foreign keys."""
 
+disclosures = sa.Table(
+    "disclosures",
+    metadata,
+    sa.Column("dataset", DatasetIdColumn, primary_key=True),
+    sa.Column("at", InstantColumn, nullable=False),
+    sa.Column("was_public", sa.Boolean, nullable=False),
+    sa.Index("ix_disclosures_at", "at", "dataset"),
+)
+"""When what everybody may know of a dataset last changed. It outlives datasets, so it has no
+foreign keys."""
+
 unlogged_heads = sa.Table(
     "unlogged_heads",
     metadata,
