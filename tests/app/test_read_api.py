@@ -76,7 +76,7 @@ def decoded(form: str, content: bytes) -> list[dict[str, Any]]:
             return pa.ipc.open_stream(content).read_all().to_pylist()
 
 
-@pytest.mark.parametrize("form", [form.value for form in Format])
+@pytest.mark.parametrize("form", [form.value for form in Format if form is not Format.GEOPARQUET])
 def test_every_format_holds_the_same_rows(service: Service, entry: DatasetEntry, form: str) -> None:
     with service.http() as client:
         answer = client.get("/city/read", params={"format": form, "columns": "offset,city"})

@@ -19,7 +19,7 @@ from typing import IO, Any
 import click
 
 from odf_protocol.errors import Damaged
-from odf_storage.datasets.read.formats import Format
+from odf_storage.datasets.read.formats import IN_BYTES, Format
 from odf_storage.stores.ports.errors import ObjectNotFound
 
 from ..client.http import RemoteMissing, open_http
@@ -108,7 +108,7 @@ def read(
         form=Format.JSON.value if as_json else form,
     )
     request.asked()  # report wrong usage before anything is fetched
-    is_text = request.format() not in (Format.PARQUET, Format.ARROW)
+    is_text = request.format() not in IN_BYTES
     if output is None and not is_text and sys.stdout.isatty():
         raise click.UsageError(f"{request.form} is no text; name a file with --output")
     with opened(Location.parse(where), token, whole=True) as repository:

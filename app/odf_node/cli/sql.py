@@ -133,7 +133,7 @@ def _as_output(receipt: dict[str, Any], lines: bytes) -> dict[str, Any]:
 TABLE = "table"
 MAX_CELL_CHARS = 60
 VERIFIED = "--verify is for answers of a node, as a table or by --json"
-FORMS = (TABLE, *(form.value for form in Format))
+FORMS = (TABLE, *(form.value for form in Format if form is not Format.GEOPARQUET))
 
 
 @click.command()

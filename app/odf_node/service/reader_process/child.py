@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from odf_protocol.errors import LimitExceeded, NodeError
 from odf_storage.datasets.read.formats import Format, encoded
+from odf_storage.datasets.read.geometries import PLACE
 from odf_storage.runtime.logs import set_up
 from odf_storage.stores.ports.values import Failed
 
@@ -45,7 +46,7 @@ _log = logging.getLogger("odf.reader")
 def prepare() -> None:
     """Set up the log, and read and encode a small table, so that readers inherit the caches."""
     set_up("warning", "text")
-    table = pa.table({"n": [1, 2], "text": ["a", "b"]})
+    table = pa.table({"n": [1, 2], PLACE: [None, '{"type":"Point","coordinates":[0,0]}']})
     file = io.BytesIO()
     pq.write_table(table, file)
     batches = list(pq.ParquetFile(file, pre_buffer=False).iter_batches(use_threads=False))

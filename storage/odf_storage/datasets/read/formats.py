@@ -1,4 +1,4 @@
-"""Encode rows batch by batch, without collecting them: CSV, NDJSON, JSON, Parquet, Arrow.
+"""Encode rows batch by batch, without collecting them: CSV, NDJSON, JSON, (Geo)Parquet, Arrow.
 
 Datasets of single rows have many batches of one row. A few dozen of these are encoded as one: a
 Parquet file has one row group for them, and still the first bytes come soon.
@@ -200,14 +200,18 @@ class Format(StrEnum):
     NDJSON = "ndjson"
     JSON = "json"
     PARQUET = "parquet"
+    GEOPARQUET = "geoparquet"
     ARROW = "arrow"
 
 
+IN_BYTES = (Format.PARQUET, Format.GEOPARQUET, Format.ARROW)
+"""Formats that are no text."""
 MEDIA_TYPES = {
     Format.CSV: "text/csv; charset=utf-8; header=present",
     Format.NDJSON: "application/x-ndjson",
     Format.JSON: "application/json",
     Format.PARQUET: "application/vnd.apache.parquet",
+    Format.GEOPARQUET: "application/vnd.apache.parquet",
     Format.ARROW: "application/vnd.apache.arrow.stream",
 }
 
@@ -334,6 +338,13 @@ def _parquet(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     return _binary(make, batches)
 
 
+def _geoparquet(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
+    from .geometries import places, with_places
+
+    made = with_places(schema)
+    return _parquet(made, places(made, batches))
+
+
 def _arrow(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     import pyarrow as pa
 
@@ -362,5 +373,6 @@ _WRITERS: dict[Format, Callable[[Any, Batches], Iterator[bytes]]] = {
     Format.NDJSON: _ndjson,
     Format.JSON: _json,
     Format.PARQUET: _parquet,
+    Format.GEOPARQUET: _geoparquet,
     Format.ARROW: _arrow,
 }
