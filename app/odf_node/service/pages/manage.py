@@ -21,6 +21,7 @@ from starlette.routing import Route
 from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound
 from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.multihash import Multihash
 from odf_protocol.sql_text import quoted_name
 from odf_storage.datasets.query.messages import Form as RowForm
@@ -69,6 +70,13 @@ MAX_OFFSET_CHARS = 16
 EVERY = {"hour": 3600, "day": 24 * 3600, "week": 7 * 24 * 3600}
 """Seconds between polls, by the words of the form."""
 _ASPECTS = (Aspect.ATTACHMENTS, Aspect.INFO, Aspect.LICENSE)
+
+
+def takes_rows_back(given: Views, actor: Actor, entry: DatasetEntry) -> bool:
+    """Return whether the actor may take rows of the dataset back: those of a derivative follow its
+    inputs, and those of a mirror its remote."""
+    is_root = entry.kind is DatasetKind.Root and given.stores.mirrors.find(entry.id) is None
+    return is_root and Action.WRITE in given.access.grants(actor, entry)
 
 
 @dataclass(frozen=True)
@@ -351,6 +359,7 @@ def _page(
         "row": row,
         "is_mirror": given.stores.mirrors.find(entry.id) is not None,
         "takes_rows": bool(state.push_sources),
+        "takes_rows_back": takes_rows_back(given, kept.actor, entry),
         "is_polled": state.polling_source is not None,
         "schedules": [_scheduled(each) for each in given.stores.schedules.of_dataset(entry.id)],
         "every": list(EVERY),

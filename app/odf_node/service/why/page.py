@@ -18,6 +18,7 @@ from ..jobs.job_watch import Waiting
 from ..pages.block_view import Visit
 from ..pages.cells import cell_text
 from ..pages.dataset_view import PagePart
+from ..pages.manage import takes_rows_back
 from ..pages.render import rendered
 from ..pages.statistics import Drawing, lineage_drawing
 from ..pages.views import root_of
@@ -35,6 +36,7 @@ def why_page(visit: Visit, request: Request) -> PagePart:
     text, root = request.query_params["why"], root_of(visit.views)
     told: dict[str, Any] = {"root": root, "url": visit.url, "offset": text[:MAX_OFFSET_CHARS]}
     told |= {"problem": None, "waits": False, "again": f"{visit.path}?why={text}"}
+    told["may_take_back"] = takes_rows_back(visit.views, visit.actor, visit.entry)
     try:
         answer = _answered(visit, request, text)
         told |= {"waits": True} if answer is None else _shown(answer, root)
