@@ -66,7 +66,12 @@ class OverviewStoreContract:
     def test_an_overview_is_listed_as_it_was_put(self, stores: Stores) -> None:
         mine = dataset(stores)
         put = told(
-            stores, mine, description="Ten 'rows'", license="CC-BY", keywords=("a b", "Wetter")
+            stores,
+            mine,
+            description="Ten 'rows'",
+            license="CC-BY",
+            keywords=("a b", "Wetter"),
+            added=(3, 2),
         )
         [listed] = stores.overviews.page(WantedOverviews(readable=ALL))
         assert listed.overview == put
@@ -119,6 +124,13 @@ class OverviewStoreContract:
             ("weather station", ["anna/flowers"]),
             ("STRASSE", ["anna/flowers"]),
             ("trip", ["anna/flowers"]),
+            ("stations", ["anna/flowers"]),
+            ("aviations", ["kamu/nyc-flights13"]),
+            ("flightless", []),
+            ("cc-by", ["anna/flowers"]),
+            ("cloudCover", ["anna/flowers"]),
+            ("covers", ["anna/flowers"]),
+            ("id measured", ["anna/flowers"]),
             ("京都", ["anna/flowers"]),
             ("kamu", ["kamu/nyc-flights13"]),
         ],
@@ -129,8 +141,32 @@ class OverviewStoreContract:
         one, two = dataset(stores, "kamu/nyc-flights13"), dataset(stores, "anna/flowers")
         told(stores, one, description="All departures, %d of them_", keywords=("aviation",))
         said = ("Tulips & TaxiTrips", "weather station", "Straße")
-        told(stores, two, description="東京都の花", keywords=said)
+        columns = ("cloudCover", "station_id", "measuring")
+        about = {"license": "CC-BY-4.0", "columns": columns}
+        told(stores, two, description="東京都の花", keywords=said, **about)
         assert searched(stores, search) == expected
+
+    @pytest.mark.parametrize(
+        ("search", "expected"),
+        [
+            ("flihgts", ["kamu/nyc-flights13"]),
+            ("flghts nyc", ["kamu/nyc-flights13"]),
+            ("depaartures", ["kamu/nyc-flights13"]),
+            ("departurez", ["kamu/nyc-flights13"]),
+            ("xlights", ["kamu/nyc-flights13"]),
+            ("flgiths", []),
+            ("nyz", []),
+            ("xepartures", []),
+            ("depa_tures", []),
+        ],
+    )
+    def test_a_slip_in_a_word_is_forgiven_if_that_is_asked_for(
+        self, stores: Stores, search: str, expected: list[str]
+    ) -> None:
+        told(stores, dataset(stores, "kamu/nyc-flights13"), description="All departures")
+        dataset(stores, "kamu/other")
+        assert searched(stores, search) == []
+        assert found(stores, words=words_of(search), forgives=True) == expected
 
     @pytest.mark.parametrize("text", [*ODD, "x" * 10_000, "\U0010ffff"])
     def test_odd_texts_find_what_they_are_in_and_harm_nothing(
@@ -138,6 +174,8 @@ class OverviewStoreContract:
     ) -> None:
         told(stores, dataset(stores), description="100 % _ sure")
         assert found(stores, words=(text,)) == (["kamu/foo"] if text == "" else [])
+        assert found(stores, words=(text,), forgives=True) == []
+        assert found(stores, license=text) == []
         assert found(stores, keyword=text) == []
         assert found(stores, account=text) == []
         page = stores.overviews.page(WantedOverviews(readable=ALL), after=After(text))
@@ -154,6 +192,33 @@ class OverviewStoreContract:
         assert found(stores, keyword="open data") == ["Kamu/one"]
         assert found(stores, keyword="open") == []
         assert found(stores, keyword="open data", account="anna") == []
+        told(stores, one, license="CC0")
+        assert found(stores, license="CC0") == ["Kamu/one"]
+        assert found(stores, license="cc0") == []
+        assert found(stores, since=NOON) == ["Kamu/one"]
+        assert found(stores, since=Instant(NOON.ns + 1)) == []
+
+    def test_facets_count_the_datasets_of_a_list(self, stores: Stores) -> None:
+        first = dataset(stores, "kamu/one", Visibility.PRIVATE)
+        second = dataset(stores, "anna/two")
+        dataset(stores, "anna/three", kind=DatasetKind.Derivative)
+        told(stores, first, license="CC0", keywords=("Sea", "air"))
+        told(stores, second, license="CC0", keywords=("sea",), updated_at=Instant(NOON.ns - 1))
+        times = (NOON, Instant(NOON.ns - 1))
+        all_ = stores.overviews.facets(WantedOverviews(readable=ALL), times)
+        assert all_.kind == (("Root", 2), ("Derivative", 1))
+        assert all_.license == (("CC0", 2),)
+        assert all_.account == (("anna", 2), ("kamu", 1))
+        assert all_.keyword == (("sea", 2), ("air", 1))
+        assert all_.changed == (1, 2)
+        public = stores.overviews.facets(WantedOverviews(readable=Readable(), keyword="sea"))
+        assert (public.account, public.keyword, public.changed) == (
+            (("anna", 1),),
+            (("sea", 1),),
+            (),
+        )
+        few = stores.overviews.facets(WantedOverviews(readable=ALL), limit=1)
+        assert few.keyword == (("sea", 2),)
 
     def test_only_what_is_readable_is_listed_and_counted(self, stores: Stores) -> None:
         stores.accounts.put_account(ANNA)

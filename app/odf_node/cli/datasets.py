@@ -113,7 +113,9 @@ def create(
 @dataset.command("list")
 @_node_option
 @click.option(
-    "--search", metavar="WORDS", help="Only those with all words in name, description or keywords."
+    "--search",
+    metavar="WORDS",
+    help="Only those with all words in name, description, keywords, columns or license.",
 )
 @click.option(
     "--kind", type=click.Choice(["root", "derivative"]), help="Only datasets of this kind."
@@ -123,6 +125,8 @@ def create(
     "--visibility", type=click.Choice(["public", "private"]), help="Only public or private ones."
 )
 @click.option("--keyword", metavar="TEXT", help="Only datasets with this keyword.")
+@click.option("--license", metavar="NAME", help="Only datasets with this short name of a license.")
+@click.option("--since", metavar="TIME", help="Only datasets that changed since a day or instant.")
 @click.option(
     "--sort", type=click.Choice(["name", "updated", "rows", "bytes"]), help="Order of the list."
 )

@@ -135,7 +135,8 @@ class NodeApi:
 
     def datasets(self, *, details: bool = False, **wanted: str | None) -> Iterator[dict[str, Any]]:
         """Yield all visible datasets, page by page; with `details` also their sizes. `wanted` may
-        have `search`, `kind`, `account`, `visibility`, `keyword`, `sort` and `order`."""
+        have `search`, `kind`, `account`, `visibility`, `keyword`, `license`, `since`, `sort` and
+        `order`."""
         query: dict[str, Given] = {name: text for name, text in wanted.items() if text}
         query |= {"details": True} if details else {}
         for _ in range(MAX_PAGES):

@@ -64,9 +64,9 @@ class Node:
         return f"odf_node.node({self._base!r})"
 
     def search(self, words: str = "", *, limit: int = FOUND, **wanted: str | None) -> Found:
-        """Return the datasets that have all these words in name, description or keywords, and that
-        you may see; without words, all. `wanted` may have `kind`, `account`, `visibility`,
-        `keyword`, `sort` and `order`.
+        """Return the datasets that have all these words in name, description, keywords, columns or
+        license, and that you may see; without words, all. `wanted` may have `kind`, `account`,
+        `visibility`, `keyword`, `license`, `since`, `sort` and `order`.
 
         Raises:
             RequestRefused: too many words, or an unknown value. TransferFailed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 import sqlalchemy as sa
@@ -129,6 +130,65 @@ def test_what_is_hidden_is_neither_listed_nor_counted(visitor, node):
     assert "0 datasets found" in visitor.get("/?search=hidden").text
     visitor.post("/v/sign-in", data={"token": node.token("bert")})
     assert listed(visitor.get("/?visibility=private").text) == ["bert/hidden"]
+
+
+def narrowed(text: str, title: str) -> dict[str, tuple[str, str]]:
+    """Counts and links of the choices of a facet."""
+    part = re.search(rf"<summary>{title}</summary>(.*?)</details>", text, re.DOTALL)
+    line = r'href="([^"]+)"[^>]*>([^<]*)</a>(?: <span class="quiet">([\d,]+))?'
+    found = re.findall(line, part[1] if part else "")
+    return {unescape(words): (count, unescape(link)) for link, words, count in found}
+
+
+def test_facets_narrow_the_list_down_and_let_it_go_again(visitor):
+    shown = visitor.get("/").text
+    assert narrowed(shown, "Account")["bert"][0] == "60"
+    count, link = narrowed(shown, "Keyword").get("nyc", ("", ""))
+    assert (count, link) == ("1", "/?keyword=nyc")
+    some = visitor.get(narrowed(shown, "Account")["anna"][1]).text
+    assert listed(some) == ["anna/flights"]
+    assert narrowed(some, "Account")["without “anna”"] == ("", "/")
+    assert narrowed(shown, "Kind") == {}  # all are roots
+    assert 'name="license" value="CC-BY"' in visitor.get("/?license=CC-BY").text
+
+
+def test_a_search_finds_columns_licences_other_forms_of_words_and_forgives_a_slip(visitor):
+    for words in ("population", "cc-by", "populations departure", "flihgts"):
+        shown = visitor.get("/", params={"search": words}).text
+        assert listed(shown) == ["anna/flights"], words
+        assert ("differ in one letter" in shown) == (words == "flihgts")
+
+
+def test_the_time_of_a_change_is_a_day(visitor):
+    assert "61 datasets found" in visitor.get("/?since=2020-01-01").text
+    assert "0 datasets found" in visitor.get("/?since=2999-01-01").text
+    assert visitor.get("/?since=tomorrow").status_code == 400
+
+
+def test_facets_of_a_list_are_counted_once_for_all_visitors(visitor, node, monkeypatch):
+    visitor.get("/?keyword=nyc")
+    monkeypatch.setattr(node.node.stores.overviews, "facets", None)
+    assert visitor.get("/?keyword=nyc").status_code == 200
+
+
+def test_what_is_hidden_is_in_no_facet_of_others(visitor, node):
+    visitor.get("/")
+    assert narrowed(visitor.get("/").text, "Account")["bert"][0] == "60"
+    visitor.post("/v/sign-in", data={"token": node.token("bert")})
+    assert narrowed(visitor.get("/").text, "Account")["bert"][0] == "61"
+    visitor.post("/v/sign-out")
+
+
+def test_the_newest_blocks_are_drawn_if_there_are_several(tmp_path):
+    with serving(tmp_path) as service, service.http() as client:
+        chain = ten_rows()
+        chain.add_rows(5)
+        service.keep(chain, "kamu/drawn")
+        service.keep(ten_rows(), "kamu/once")
+        while bring_up(service.node.stores):
+            pass
+        shown = client.get("/", headers=HTML).text
+    assert shown.count('<svg class="bars"') == 1
 
 
 def test_pages_between_the_first_and_those_around_the_shown_are_left_out():

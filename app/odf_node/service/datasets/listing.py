@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from odf_protocol.errors import BadInput
-from odf_protocol.instant import Instant, MalformedInstant
+from odf_protocol.instant import Instant, MalformedInstant, day_or_instant
 from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.node.overviews import MAX_NUMBER
 from odf_storage.datasets.node.stores import Stores
@@ -197,6 +197,8 @@ class ListingRequest:
     account: str | None = None
     visibility: str | None = None
     keyword: str | None = None
+    license: str | None = None
+    since: str | None = None
     sort: str | None = None
     order: str | None = None
 
@@ -210,10 +212,11 @@ class ListingQuestion:
 
 
 def question(access: DatasetAccess, actor: Actor, asked: ListingRequest) -> ListingQuestion:
-    """Check the parameters of a list, and return the query to the index.
+    """Check the parameters of a list, and return the query to the index. It forgives slips of the
+    typist if there is nothing with the words as they were typed.
 
     Raises:
-        SearchTooLong, UnknownKind, UnknownVisibility, UnknownOrder.
+        SearchTooLong, UnknownKind, UnknownVisibility, UnknownOrder, MalformedInstant.
     """
     by = _one_of(SortBy, asked.sort or SortBy.NAME, partial(BadInput, "UnknownOrder"), "sort")
     usual = "asc" if by is SortBy.NAME else "desc"
@@ -232,7 +235,11 @@ def question(access: DatasetAccess, actor: Actor, asked: ListingRequest) -> List
         account=asked.account or None,
         visibility=parse_visibility(asked.visibility) if asked.visibility else None,
         keyword=asked.keyword or None,
+        license=asked.license or None,
+        since=day_or_instant(asked.since) if asked.since else None,
     )
+    if wanted.words and not access.overviews.count(wanted):
+        wanted = replace(wanted, forgives=True)
     return ListingQuestion(wanted, ListOrder(by, order == "desc"))
 
 

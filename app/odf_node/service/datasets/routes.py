@@ -223,6 +223,8 @@ def listing(
     account: Annotated[str | None, Query(max_length=200)] = None,
     visibility: Annotated[str | None, Query(max_length=20)] = None,
     keyword: Annotated[str | None, Query(max_length=200)] = None,
+    license: Annotated[str | None, Query(max_length=200)] = None,  # noqa: A002 - the parameter
+    since: Annotated[str | None, Query(max_length=40)] = None,
     sort: Annotated[str | None, Query(max_length=20)] = None,
     order: Annotated[str | None, Query(max_length=20)] = None,
     after: Annotated[str | None, Query(max_length=400)] = None,
@@ -237,6 +239,8 @@ def listing(
         account=account,
         visibility=visibility,
         keyword=keyword,
+        license=license,
+        since=since,
         sort=sort,
         order=order,
     )

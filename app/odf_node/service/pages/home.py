@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,6 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odf_protocol.errors import BadInput
+from odf_protocol.instant import day_or_instant
+from odf_storage.stores.ports.publications import WantedOverviews
 
 from ...client.limits import age_text
 from ..auth.actors import Actor
@@ -22,8 +24,11 @@ from ..http.deps import base_of
 from ..setting_groups.words import Tenancy
 from . import views
 from .render import page, page_number, pages, shown
+from .statistics import bars_path
 from .views import Views
 
+FRESH = (("day", 1), ("week", 7), ("month", 30), ("year", 365))
+"""Words and days of the facet of freshness."""
 DATASETS = 50
 """Datasets on one page of the list."""
 SHOWN_KEYWORDS = 5
@@ -38,6 +43,54 @@ def _home(given: Views, actor: Actor, request: Request) -> Response:
         problem = {"asked": asked, "problem": error.message, "base": base_of(request)}
         return page("home", content | around_list(given) | problem, int(status_of(error)))
     return page("home", content | around_list(given) | found)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A value of a facet, how many datasets of the list have it, and the address of the list with
+    these alone; of a chosen one, of the list without this choice."""
+
+    text: str
+    count: int
+    link: str
+    is_chosen: bool
+
+
+def facets(
+    given: Views, asked: ListingRequest, wanted: WantedOverviews, address: str
+) -> dict[str, list[Choice]]:
+    """Return the choices that narrow the list down, by the titles of the facets."""
+    today = datetime.now(UTC).date()
+    days = [(today - timedelta(days)).isoformat() for _, days in FRESH]
+    times = tuple(map(day_or_instant, days))
+    found = given.facets.of((wanted, times), lambda: given.access.overviews.facets(wanted, times))
+    values: dict[str, tuple[str, list[tuple[str, str, int]]]] = {
+        "Kind": ("kind", [(text.lower(), text.lower(), count) for text, count in found.kind]),
+        "License": ("license", [(text, text, count) for text, count in found.license]),
+        "Account": ("account", [(text, text, count) for text, count in found.account]),
+        "Keyword": ("keyword", [(text, text, count) for text, count in found.keyword]),
+        "Changed within": (
+            "since",
+            [
+                (f"a {words}", day, count)
+                for (words, _), day, count in zip(FRESH, days, found.changed, strict=True)
+            ],
+        ),
+    }
+    made = {}
+    for title, (name, several) in values.items():
+        chosen = getattr(asked, name)
+        choices = [
+            Choice(text, count, _link(address, replace(asked, **{name: value})), is_chosen=False)
+            for text, value, count in several
+            if count
+        ]
+        if chosen:
+            without = _link(address, replace(asked, **{name: None}))
+            made[title] = [Choice(str(chosen), 0, without, is_chosen=True)]
+        elif len(choices) > 1:
+            made[title] = choices
+    return made
 
 
 def asked_of(request: Request) -> ListingRequest:
@@ -80,9 +133,14 @@ def datasets(
                 **one,
                 "age": age_text(one["updatedAt"], now),
                 "keywords": one["keywords"][:SHOWN_KEYWORDS],
+                "bars": bars_path(listed.overview.added)
+                if listed.overview is not None and len(listed.overview.added) > 1
+                else None,
             }
-            for one in shown_ones
+            for one, listed in zip(shown_ones, found, strict=True)
         ],
+        "forgives": wanted.wanted.forgives and total > 0,
+        "facets": facets(given, asked, wanted.wanted, address),
         "order": wanted.order,
         "sorted_by": {
             by: _link(address, replace(asked, sort=by, order=_turned(wanted.order, by)))

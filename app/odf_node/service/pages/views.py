@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.extras import app_version
+from odf_storage.stores.ports.publications import Facets
 from odf_storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
@@ -140,6 +142,34 @@ class Drawn:
         return made
 
 
+FACETS_S = 30
+"""Time in seconds for which the facets of a list are kept: they take longer than the list itself,
+and change nothing that a list shows."""
+KEPT_FACETS = 256
+
+
+@dataclass(frozen=True)
+class KeptFacets:
+    """Keeps the facets of the last lists for `FACETS_S`; counts may be that old."""
+
+    known: OrderedDict[Any, tuple[float, Facets]] = field(default_factory=OrderedDict)
+    lock: Lock = field(default_factory=Lock)
+
+    def of(self, wanted: Any, count: Callable[[], Facets]) -> Facets:
+        """Return the facets of the datasets that are wanted. Call it in any thread."""
+        now = monotonic()
+        with self.lock:
+            before = self.known.get(wanted)
+        if before is not None and now < before[0] + FACETS_S:
+            return before[1]
+        counted = count()
+        with self.lock:
+            self.known[wanted] = now, counted
+            while len(self.known) > KEPT_FACETS:
+                self.known.popitem(last=False)
+        return counted
+
+
 @dataclass(frozen=True)
 class Views:
     """The parts of the node that pages need."""
@@ -158,6 +188,7 @@ class Views:
     clock: Clock
     public_url: str | None
     drawn: Drawn = field(default_factory=Drawn)
+    facets: KeptFacets = field(default_factory=KeptFacets)
 
 
 def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Sizes of a node for monitoring, read by a few cheap queries.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import Multihash
 
 from ...stores.ports.publications import ListedOverview, Overview
@@ -30,6 +31,12 @@ AT_ONCE = 200
 MAX_DESCRIPTION_CHARS = 2000
 MAX_KEYWORDS, MAX_KEYWORD_CHARS = 50, 100
 MAX_LICENSE_CHARS = 100
+MAX_COLUMNS = 200
+"""Limit of the columns whose names a search finds."""
+SYSTEM_COLUMNS = 4
+"""Number of columns of the system, which a schema has first."""
+NEWEST = 24
+"""Number of newest blocks whose rows are drawn."""
 MAX_NUMBER = 2**63 - 1
 """Limit of the database; chains of strangers may claim larger numbers."""
 _log = logging.getLogger("odf.overviews")
@@ -51,10 +58,11 @@ def overview_now(stores: Stores, listed: ListedOverview) -> Overview:
     return _as_of(stores, listed.entry.id, listed.head)
 
 
-def overview_of(state: ChainState, head: Multihash) -> Overview:
-    """Return the overview of a chain as of `head`."""
+def overview_of(state: ChainState, head: Multihash, added: Sequence[int] = ()) -> Overview:
+    """Return the overview of a chain as of `head`; `added` are the rows of its newest blocks."""
     said, license_ = state.info, state.license
     keywords = (said.keywords or ()) if said else ()
+    columns = state.data_schema.fields[SYSTEM_COLUMNS:] if state.data_schema else ()
     return Overview(
         head=head,
         records=min(state.num_records, MAX_NUMBER),
@@ -64,6 +72,8 @@ def overview_of(state: ChainState, head: Multihash) -> Overview:
         description=_text(said.description if said else None, MAX_DESCRIPTION_CHARS),
         license=_text(license_.short_name if license_ else None, MAX_LICENSE_CHARS),
         keywords=tuple(_text(one, MAX_KEYWORD_CHARS) or "" for one in keywords[:MAX_KEYWORDS]),
+        added=tuple(min(rows, MAX_NUMBER) for rows in added),
+        columns=tuple(_text(one.name, MAX_KEYWORD_CHARS) or "" for one in columns[:MAX_COLUMNS]),
     )
 
 
@@ -73,10 +83,19 @@ def _as_of(stores: Stores, dataset: DatasetId, head: Multihash) -> Overview:
     try:
         with stores.reading() as reader:
             state = reader.chain(dataset).state(head)
+            newest = reader.blocks.ancestors(dataset, head, limit=NEWEST)
     except NodeError:
         _log.warning("no overview of %s as of %s", dataset, head, exc_info=True)
-        state = ChainState()
-    return overview_of(state, head)
+        return overview_of(ChainState(), head)
+    return overview_of(state, head, [rows for block in newest[::-1] if (rows := _rows(block))])
+
+
+def _rows(block: HashedBlock) -> int:
+    """Return how many rows the block adds."""
+    if not isinstance(block.event, AddData | ExecuteTransform) or block.event.new_data is None:
+        return 0
+    interval = block.event.new_data.offset_interval
+    return interval.end - interval.start + 1
 
 
 def _text(text: str | None, most: int) -> str | None:

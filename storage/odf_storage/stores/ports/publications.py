@@ -5,7 +5,7 @@ Values for lists of datasets: overviews, filters, orders and page positions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -56,6 +56,10 @@ class Overview:
     description: str | None = None
     license: str | None = None
     keywords: tuple[str, ...] = ()
+    added: tuple[int, ...] = ()
+    """Rows of the newest blocks with rows, oldest first, for a drawing."""
+    columns: tuple[str, ...] = field(default=(), compare=False)
+    """Names of columns, for the search; not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,30 @@ class WantedOverviews:
 
     readable: Readable
     words: tuple[str, ...] = ()
-    """Folded words; each must occur in the alias, or begin a word of description or keywords."""
+    """Folded words; each must occur in the alias, or begin a word of description, keywords, license
+    or columns, or have the stem of one."""
+    forgives: bool = False
+    """Whether a letter of each word may be wrong, missing, too many, or at its neighbour's
+    place."""
     kind: DatasetKind | None = None
     account: str | None = None
     visibility: Visibility | None = None
     keyword: str | None = None
+    license: str | None = None
+    since: Instant | None = None
+    """Time of the last change from which on datasets are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """Values of the datasets of a list with their counts, the frequent ones first."""
+
+    kind: tuple[tuple[str, int], ...]
+    license: tuple[tuple[str, int], ...]
+    account: tuple[tuple[str, int], ...]
+    keyword: tuple[tuple[str, int], ...]
+    changed: tuple[int, ...]
+    """How many changed since each of the times that were asked for."""
 
 
 @dataclass(frozen=True, slots=True)

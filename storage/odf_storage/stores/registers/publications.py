@@ -12,6 +12,7 @@ Lists of datasets in a SQL database: filtered, ordered and counted.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
@@ -28,6 +29,7 @@ from ..ports.errors import DatasetNotFound, publication_name_taken
 from ..ports.following import Problem
 from ..ports.publications import (
     After,
+    Facets,
     ListedOverview,
     ListOrder,
     Overview,
@@ -248,13 +250,47 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def indexed_words(text: str) -> frozenset[str]:
-    """Return all words that a search by prefix should find; camel case names also in parts."""
+    """Return all words that a search by prefix should find, and their stems; camel case names also
+    in parts."""
     found: dict[str, None] = {}
     for word in _all_words(text):
         found[word] = None
         if len(found) == MAX_WORDS:
             break
-    return frozenset(found)
+    return frozenset(found) | {stem(word) for word in found}
+
+
+_ENDINGS = (("ies", "y"), ("s", ""), ("ing", ""), ("ed", ""), ("ly", ""), ("e", ""))
+"""Endings of English words, and what takes the place of each; all that fit are taken off."""
+_STEM_CHARS = 3
+
+
+def stem(word: str) -> str:
+    """Return the word without its ending: measures, measured and measuring have one stem. It need
+    not be a word, but is the same for both databases."""
+    for ending, instead in _ENDINGS:
+        rest = word.removesuffix(ending)
+        is_stem = len(rest) >= _STEM_CHARS and not set(rest).isdisjoint("aeiouy")
+        if rest != word and is_stem and not (ending == "s" and rest[-1] in "sui"):
+            word = rest + instead
+    is_doubled = len(word) > _STEM_CHARS and word[-1] == word[-2] and word[-1] not in "lsz"
+    return word[:-1] if is_doubled and word.isalpha() else word
+
+
+SLIP_CHARS = 4
+"""Least number of characters of a word in which a slip is forgiven."""
+
+
+def slips(word: str) -> tuple[str, ...]:
+    """Return patterns of SQL for a word without one slip of the typist; none for short words."""
+    if not SLIP_CHARS <= len(word) <= WORD_CHARS:
+        return ()
+    cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    wrong = [f"{head}_{tail[1:]}" for head, tail in cuts if tail]
+    missing = [f"{head}_{tail}" for head, tail in cuts]
+    too_many = [head + tail[1:] for head, tail in cuts if tail]
+    turned = [head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1]
+    return tuple(dict.fromkeys((*wrong, *missing, *too_many, *turned)))
 
 
 def _all_words(text: str) -> Iterator[str]:
@@ -287,6 +323,7 @@ overviews = sa.Table(
     sa.Column("description", sa.Text),
     sa.Column("license", sa.Text),
     sa.Column("keywords", sa.JSON, nullable=False),
+    sa.Column("added", sa.JSON, nullable=False, server_default="[]"),
 )
 
 overview_words = sa.Table(
@@ -297,14 +334,15 @@ overview_words = sa.Table(
     sa.Column("word", by_bytes(MAX_WORD_COLUMN_CHARS), primary_key=True),
     sa.Index("ix_overview_words_word", "is_keyword", "word", "dataset"),
 )
-"""Folded words of descriptions and keywords. If `is_keyword`, the word is a whole keyword."""
+"""Folded words of descriptions, keywords, licenses and columns, and their stems. If `is_keyword`,
+the word is a whole keyword."""
 
 
 _D, _O, _W = datasets.c, overviews.c, overview_words.c
 _ITS_HEAD = sa.and_(refs.c.dataset == _D.id, refs.c.name == HEAD)
 _BEHIND_ALL = "\U0010ffff"
 """Sorts after every letter, so that words with a given beginning are a range of the index."""
-_SAID = tuple(field.name for field in fields(Overview))
+_SAID = tuple(field.name for field in fields(Overview) if field.compare)
 """Columns that have the same names as the fields of `Overview`."""
 _VALUES: dict[SortBy, sa.ColumnElement[Any]] = {
     SortBy.UPDATED: sa.func.coalesce(_O.updated_at, _D.created_at),
@@ -357,6 +395,50 @@ class OverviewStore:
         with reading(self._engine) as db:
             return int(db.execute(query).scalar_one())
 
+    def facets(
+        self, wanted: WantedOverviews, times: Sequence[Instant] = (), *, limit: int = 8
+    ) -> Facets:
+        """Return the most frequent values of the datasets of a list, and how many of these changed
+        since each of some times."""
+        its = (
+            sa.select(_D.id, _D.kind, _D.account_folded, _O.license, _O.updated_at)
+            .outerjoin(overviews, _O.dataset == _D.id)
+            .where(*_conditions(wanted))
+            .cte("its")
+        )
+        keyword = sa.select(_W.word.label("keyword")).where(
+            _W.is_keyword, _W.dataset.in_(sa.select(its.c.id))
+        )
+        columns = {
+            "kind": its.c.kind,
+            "license": its.c.license,
+            "account": its.c.account_folded,
+            "keyword": keyword.subquery().c.keyword,
+        }
+        amount = sa.func.count()
+        counted = [
+            sa.select(sa.literal(name), sa.cast(value, sa.Text), amount)
+            .where(value.is_not(None))
+            .group_by(value)
+            for name, value in columns.items()
+        ]
+        since = [
+            sa.select(sa.literal(f"{at:02}"), sa.literal(""), amount).where(
+                its.c.updated_at >= sa.literal(time, _O.updated_at.type)
+            )
+            for at, time in enumerate(times)
+        ]
+        found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        with reading(self._engine) as db:
+            for name, value, count in db.execute(sa.union_all(*counted, *since)):
+                found[name].append((value, count))
+        frequent = {
+            name: tuple(sorted(found[name], key=lambda one: (-one[1], one[0]))[:limit])
+            for name in columns
+        }
+        changed = tuple(found[f"{at:02}"][0][1] for at in range(len(times)))
+        return Facets(**frequent, changed=changed)
+
     def due(self, *, limit: int = 100) -> Sequence[DatasetId]:
         """Return datasets whose overview does not match their head."""
         query = (
@@ -386,7 +468,8 @@ class OverviewStore:
 
 
 def _conditions(wanted: WantedOverviews) -> list[sa.ColumnElement[bool]]:
-    made = [_readable(wanted.readable), *(_has(word) for word in wanted.words)]
+    has = _has_nearly if wanted.forgives else _has
+    made = [_readable(wanted.readable), *(has(word) for word in wanted.words)]
     if wanted.kind is not None:
         made.append(_D.kind == wanted.kind.value)
     if wanted.account is not None:
@@ -396,6 +479,11 @@ def _conditions(wanted: WantedOverviews) -> list[sa.ColumnElement[bool]]:
     if wanted.keyword is not None:
         keyword = _W.is_keyword & _equals(_W.word, keyword_word(wanted.keyword))
         made.append(_D.id.in_(sa.select(_W.dataset).where(keyword)))
+    if wanted.license is not None:
+        made.append(_D.id.in_(sa.select(_O.dataset).where(_equals(_O.license, wanted.license))))
+    if wanted.since is not None:
+        late = _O.updated_at >= sa.literal(wanted.since, _O.updated_at.type)
+        made.append(_D.id.in_(sa.select(_O.dataset).where(late)))
     return made
 
 
@@ -418,9 +506,29 @@ def _readable(readable: Readable) -> sa.ColumnElement[bool]:
 def _has(word: str) -> sa.ColumnElement[bool]:
     if not storable(word):
         return sa.false()
-    begins = (_W.word >= word) & (_W.word < word + _BEHIND_ALL)
-    its = sa.select(_W.dataset).where(sa.not_(_W.is_keyword), begins)
-    return sa.or_(_D.alias_folded.contains(word, autoescape=True), _D.id.in_(its))
+    its = sa.select(_W.dataset).where(
+        sa.not_(_W.is_keyword), sa.or_(_begins(word), _W.word == stem(word))
+    )
+    return sa.or_(
+        *(_D.alias_folded.contains(each, autoescape=True) for each in {word, stem(word)}),
+        _D.id.in_(its),
+    )
+
+
+def _has_nearly(word: str) -> sa.ColumnElement[bool]:
+    """Build the condition for a word with one slip; the first letter of a word counts in texts."""
+    patterns = slips(word)
+    if not storable(word) or not patterns:
+        return _has(word)
+    its = sa.select(_W.dataset).where(
+        sa.not_(_W.is_keyword), _begins(word[0]), sa.or_(*map(_W.word.like, patterns))
+    )
+    named = (_D.alias_folded.like(f"%{each}%") for each in patterns)
+    return sa.or_(_has(word), *named, _D.id.in_(its))
+
+
+def _begins(word: str) -> sa.ColumnElement[bool]:
+    return (_W.word >= word) & (_W.word < word + _BEHIND_ALL)
 
 
 def _equals(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
@@ -448,7 +556,8 @@ def _columns(overview: Overview) -> dict[str, Any]:
 
 
 def _words(dataset: DatasetId, overview: Overview) -> list[dict[str, Any]]:
-    words = indexed_words(" ".join((*overview.keywords, overview.description or "")))
+    texts = (*overview.keywords, overview.license, overview.description, *overview.columns)
+    words = indexed_words(" ".join(text for text in texts if text))
     keywords = {keyword_word(one) for one in overview.keywords}
     return [
         {"dataset": dataset, "is_keyword": is_keyword, "word": word}
@@ -466,5 +575,6 @@ def _listed(row: sa.RowMapping) -> ListedOverview:
     overview = None
     if row[_O.dataset] is not None:
         said = {name: row[_O[name]] for name in _SAID}
-        overview = Overview(**{**said, "keywords": tuple(said["keywords"])})
+        lists = {name: tuple(said[name]) for name in ("keywords", "added")}
+        overview = Overview(**{**said, **lists})
     return ListedOverview(entry_of(row), row["its_head"], overview)
