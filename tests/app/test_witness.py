@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from refusals import refusing
-from servers import wait_until
+from servers import free_port, wait_until
 from service import Service, seeded, serving
 
 from odf_node.cli.main import main
@@ -322,3 +324,36 @@ def test_two_witnesses_sign_one_checkpoint(node, friend, tmp_path, monkeypatch):
 
         asking(node, friend, send=late).look()
         assert None not in (cosigned(node, friend), cosigned(node, second))
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
+
+
+def test_friends_are_witnesses_of_each_other_after_the_commands_of_the_page(tmp_path, monkeypatch):
+    told = PAGE.read_text().partition("each of you runs:")[2].split("\n\n")[1]
+    show, export, serve = (shlex.split(line) for line in told.splitlines())
+    assert serve == ["odf-node", "serve", "--data", "/srv/odf"]
+    friends = {"anna": "bert", "bert": "anna"}
+    ports = {name: free_port() for name in friends}
+
+    def served(name: str) -> Any:
+        public = f"https://{name}.example/"
+        return serving(tmp_path / name, port=ports[name], public_url=public, poll_s=0.05)
+
+    with served("anna") as anna, served("bert") as bert:
+        nodes = {"anna": anna, "bert": bert}
+        for name, friend in friends.items():
+            nodes[friend].keep(seeded())
+            nodes[friend].node.part(LogKeeper).bring_up()
+            words = [nodes[friend].url if "://" in each else each for each in show[1:-2]]
+            (tmp_path / f"{name}-{show[-1]}").write_text(run(*words).stdout)
+    with ExitStack() as running:
+        for name in friends:
+            for setting in export[1:]:
+                variable, _, file = setting.partition("=")
+                monkeypatch.setenv(variable, str(tmp_path / f"{name}-{file}"))
+            nodes[name] = running.enter_context(served(name))
+        for name in friends:
+            policy = str(tmp_path / f"{name}-{show[-1]}")
+            asked_for = ("verify", f"{nodes[name].url}/foo", "--policy", policy)
+            wait_until(lambda words=asked_for: "confirmed" in run(*words).output, "signatures")
