@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from types import ModuleType
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -16,23 +17,23 @@ BIBTEX, YAML = "application/x-bibtex; charset=utf-8", "application/yaml; charset
 
 def bibtex(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
     """Return how to cite the dataset as of its head, as BibTeX."""
-    from . import citation  # not needed to start
-
-    return _file(citation.bibtex(catalogs.told(entry, base)), "citation.bib", BIBTEX)
+    return _file(_late().bibtex(catalogs.told(entry, base)), "citation.bib", BIBTEX)
 
 
 def cff(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
     """Return how to cite the dataset as of its head, as a Citation File Format file."""
-    from . import citation  # not needed to start
-
-    return _file(citation.cff(catalogs.told(entry, base)), "CITATION.cff", YAML)
+    return _file(_late().cff(catalogs.told(entry, base)), "CITATION.cff", YAML)
 
 
 def datacite(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
     """Return the metadata of the dataset as of its head that DataCite takes, version 4.5."""
+    return JsonAnswer(_late().datacite(catalogs.told(entry, base)), 200, FRESH)
+
+
+def _late() -> ModuleType:
     from . import citation  # not needed to start
 
-    return JsonAnswer(citation.datacite(catalogs.told(entry, base)), 200, FRESH)
+    return citation
 
 
 def _file(text: str, name: str, media_type: str) -> Response:
