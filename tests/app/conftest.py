@@ -9,11 +9,34 @@ from pathlib import Path
 import pytest
 from service import Service, serving
 
+from odf_node.service import features
+from odf_node.service.pages.block_view import dataset_pages
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 
 ALONE = {"query_check_s": 0.01}
 """No worker is there to check the query of a derivative: nothing is waited for."""
+CORE = frozenset((Path(__file__).parent / "core_alone.txt").read_text().split())
+"""Files whose tests need no feature; any other file is played with all of them."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _core_alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nodes that files of the core serve have no feature; nodes of all others, and those that run
+    as processes, have all. So one run tests the core alone and with its features."""
+    if request.path.name not in CORE:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(features, "OWN", ())
+        _forget_features()
+        yield
+    _forget_features()
+
+
+def _forget_features() -> None:
+    features.features.cache_clear()
+    dataset_pages.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 import service
 from processes import python_path
+from tests.app.conftest import CORE
 from tests.architecture.test_features import BORROWED, DOORS, SERVICE
+
+from odf_node.service.features import features
+from odf_storage.runtime.features import installed
 
 OF_FEATURES = (
     "/delta-sharing/shares",
@@ -83,3 +87,10 @@ def test_a_node_without_features_loads_none_of_their_modules(played):
     inside = tuple(f"{SERVICE}.{door}." for door in DOORS)
     loaded = {each for each in played["modules"] if each.startswith(inside)}
     assert loaded <= borrowed | {f"{SERVICE}.parts.doors"}
+
+
+def test_files_of_the_core_are_there_and_their_nodes_have_no_feature():
+    here = Path(__file__)
+    assert here.name in CORE
+    assert [name for name in CORE if not here.with_name(name).is_file()] == []
+    assert features() == installed()
