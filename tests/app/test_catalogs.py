@@ -207,6 +207,32 @@ def test_the_shapes_of_dcat_ap_3_find_nothing_wrong(service, tmp_path: Path):
     assert (passes, bad, are_same) == (True, False, True), text
 
 
+STAC = """
+import json, sys
+import pystac
+from pystac.extensions.table import TableExtension
+told = json.load(sys.stdin)
+made = pystac.Collection.from_dict(told)
+columns = [[each.name, each.col_type] for each in TableExtension.ext(made).columns]
+pystac.validation.validate_dict(told | {"stac_extensions": []})  # that of the table is not here
+assets = {name: asset.href for name, asset in made.get_assets(role="data").items()}
+print(json.dumps([made.license, made.title, columns, assets]))
+"""
+
+
+def test_pystac_finds_nothing_wrong_and_the_assets_are_the_rows(service, tmp_path: Path):
+    for name in ("many.items", "hostile"):
+        with service.http() as http:
+            document = http.get(f"/{name}/stac.json").text
+        license_id, title, columns, assets = by_peer(STAC, tmp_path, given=document)
+        assert (license_id, title) == ("other", name)
+        assert name == "hostile" or ["price", "decimal"] in columns
+        for projection in ("facts", "changelog"):
+            with service.http() as http:
+                answer = http.get(assets[projection])
+            assert answer.content.startswith(b"PAR1"), projection
+
+
 HARVESTS = """
 import json, sys
 from urllib.request import Request, urlopen

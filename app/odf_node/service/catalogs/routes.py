@@ -1,5 +1,5 @@
-"""Routes for catalogues: `GET {dataset}/croissant.json`, `/catalog.jsonld`, `/catalog.ttl`,
-`/sitemap.xml`."""
+"""Routes for catalogues: `GET {dataset}/croissant.json` and `…/stac.json`, `/catalog.jsonld`,
+`/catalog.ttl`, `/sitemap.xml`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,13 @@ def croissant(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Respo
     )
 
 
+def stac(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
+    """Return the description of the dataset as a Collection of STAC."""
+    from .stac import collection  # not needed to start
+
+    return JsonAnswer(collection(catalogs.told(entry, base)), headers=FRESH)
+
+
 @router.get(f"/{CATALOGUE}", summary="Datasets that anybody may read, as a DCAT catalogue")
 def catalogue(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
     """Return a page of the catalogue. `hydra:next` is the URL of the next one."""
@@ -71,11 +78,13 @@ def site_map(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Respo
 
 
 def add_catalog_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve the Croissant document below the dataset addresses, and at the dataset addresses for
-    requests for linked data. Call it before other routes at the dataset addresses are added."""
+    """Serve the documents below the dataset addresses, and the first at the dataset addresses
+    for requests for linked data. Call it before other routes at the dataset addresses are added."""
     tags: list[str | Enum] = ["datasets"]
     summary = "The dataset as a Croissant document"
     routes.get(prefix + "/croissant.json", summary=summary, tags=tags)(croissant)
+    summary = "The dataset as a Collection of STAC"
+    routes.get(prefix + "/stac.json", summary=summary, tags=tags)(stac)
     routes.add_api_route(
         prefix, croissant, include_in_schema=False, route_class_override=LinkedDataRoute
     )

@@ -44,6 +44,13 @@ class DatasetTold:
         return quote(self.license, safe=_IN_ADDRESSES)
 
     @property
+    def license_id(self) -> str | None:
+        """The identifier of the license, if what its author wrote has the form of one."""
+        signs = self.spdx_id or " "
+        is_one = signs.isascii() and all(sign.isalnum() or sign in ".+-" for sign in signs)
+        return signs if is_one else None
+
+    @property
     def rows_url(self) -> str:
         """The URL of the current rows as of the head, as one file."""
         return self.rows_as("parquet", "facts")

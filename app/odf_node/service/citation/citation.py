@@ -72,8 +72,8 @@ def cff(dataset: DatasetTold) -> str:
     words = dict.fromkeys(word for each in dataset.keywords if (word := one_line(each)))
     if words:
         lines.append("keywords:\n" + "\n".join(f"  - {_quoted(word)}" for word in words))
-    if dataset.spdx_id and _is_spdx(dataset.spdx_id):
-        lines.append(f"license: {_quoted(dataset.spdx_id)}")
+    if dataset.license_id is not None:
+        lines.append(f"license: {_quoted(dataset.license_id)}")
     elif dataset.license_url is not None:
         lines.append(f"license-url: {_quoted(dataset.license_url)}")
     return "\n".join(lines) + "\n"
@@ -84,8 +84,8 @@ def datacite(dataset: DatasetTold) -> dict[str, Any]:
     words = dict.fromkeys(word for each in dataset.keywords if (word := one_line(each, MAX_CHARS)))
     identifiers = {"DID": dataset.id, "multihash of the head": dataset.head}
     rights = {} if dataset.license_url is None else {"rightsUri": dataset.license_url}
-    if dataset.spdx_id and _is_spdx(dataset.spdx_id):
-        rights |= {"rightsIdentifier": dataset.spdx_id, "rightsIdentifierScheme": "SPDX"}
+    if dataset.license_id is not None:
+        rights |= {"rightsIdentifier": dataset.license_id, "rightsIdentifierScheme": "SPDX"}
     told = {
         "schemaVersion": "http://datacite.org/schema/kernel-4",
         "creators": [{"name": _line(dataset.account), "nameType": "Organizational"}],
@@ -111,10 +111,6 @@ def datacite(dataset: DatasetTold) -> dict[str, Any]:
         "rightsList": [rights] if rights else [],
     }
     return {name: value for name, value in told.items() if value != []}
-
-
-def _is_spdx(text: str) -> bool:
-    return all(sign.isalnum() or sign in ".+-" for sign in text)
 
 
 def _line(text: str) -> str:
