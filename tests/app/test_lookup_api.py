@@ -14,6 +14,8 @@ from sliced import SCHEMA, TEXTS, learned, random_slices, view_of_slices
 
 from odf_node.cli.main import main
 from odf_node.service.reader_process.work import looked_up
+from odf_node.service.readers import pool
+from odf_node.service.readers.messages import MAX_FILES, Need, read_needs
 from odf_protocol.kartothek.predicates import mask_of
 from odf_storage.datasets.kartothek.index_place import index_store
 from odf_storage.datasets.kartothek.own_index import refresh_own_index
@@ -142,6 +144,23 @@ def test_a_second_look_up_opens_only_slices_that_can_hold_the_value(
     with service.http() as client:
         told = client.get("/system/metrics").text
     assert 'odf_filtered_slices_total{outcome="left_out"}' in told
+
+
+def test_a_look_up_in_many_slices_asks_for_many_files_at_once(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(raw: bytes) -> list[Need]:
+        asked.append(len(found := read_needs(raw)))
+        return found
+
+    made = Growing(service.node.stores, "kamu/hundred")
+    for number in range(MAX_FILES + 6):
+        made.add([(A, f"c{number}", number)])
+    monkeypatch.setattr(pool, "read_needs", counted)
+    assert offsets(ask(service, "/hundred/lookup", column="city", value="c66")) == [66]
+    assert asked == [MAX_FILES, 6]
 
 
 def test_a_filtered_read_opens_only_slices_that_can_hold_the_rows(

@@ -67,7 +67,7 @@ def test_rows_are_those_of_slices_read_in_turn(
 ) -> None:
     monkeypatch.setattr(scanning, "BATCH_ROWS", batch_rows)
     in_turn = SliceScan(narrowed(view), tmp_path)
-    ahead = SliceScan(narrowed(view), tmp_path, ahead=True)
+    ahead = SliceScan(narrowed(view), tmp_path, ahead=True, gathered=True)
     for columns in (None, ["city"], ["offset", "op"]):
         expected = rows_of(in_turn(columns, offsets))
         assert rows_of(ahead(columns, offsets)) == expected

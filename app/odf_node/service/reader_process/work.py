@@ -87,7 +87,7 @@ def step_hashes(view: View, projection: Projection, first: int) -> Iterator[byte
     check_columns(key or (), narrow.schema)
     columns = matched_columns(narrow.schema, view.vocab, key)
     with tempfile.TemporaryDirectory(prefix="step-") as folder:
-        scan = SliceScan(narrow, Path(folder), once=True, ahead=True)
+        scan = SliceScan(narrow, Path(folder), once=True, ahead=True, gathered=True)
         for rows in hashed(scan, view.vocab, columns, key, None):
             yield rows.tobytes()
 
@@ -106,7 +106,7 @@ def step_living(
     end = view.slices[-1][0].offset_interval.end
     some = np.concatenate([touched, np.arange(first, end + 1, dtype=np.int64)])
     with tempfile.TemporaryDirectory(prefix="step-") as folder:
-        whole = SliceScan(narrowed(view), Path(folder), ahead=True)
+        whole = SliceScan(narrowed(view), Path(folder), ahead=True, gathered=True)
 
         def scan(
             columns: Sequence[str] | None, offsets: Offsets | None
@@ -149,7 +149,7 @@ def looked_up(
     if state:
         check_columns(view.key, narrow.schema)
     with tempfile.TemporaryDirectory(prefix="lookup-") as folder:
-        scan = SliceScan(narrow, Path(folder))
+        scan = SliceScan(narrow, Path(folder), ahead=True)
         batches = _row_standing(scan, narrow.view) if state else scan(None, None)
         rows = list(_first(_fitting(batches, narrow), limit, max_bytes))
     return pa.Table.from_batches(rows, narrow.schema), narrow

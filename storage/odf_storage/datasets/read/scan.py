@@ -272,8 +272,8 @@ class SliceScan:
 
     A call without offsets applies the early part of the filter. `known_until` leaves out rows of
     a later system time. With `once`, copies of files are removed when they have been read. With
-    `ahead`, the source may open slices before their turn, and batches may span several: for
-    callers that read all of them.
+    `ahead`, the source may open slices before their turn: for callers that read most of them. With
+    `gathered`, batches may span several slices: for callers that read all.
     """
 
     def __init__(
@@ -284,10 +284,11 @@ class SliceScan:
         known_until: Instant | None = None,
         once: bool = False,
         ahead: bool = False,
+        gathered: bool = False,
     ) -> None:
         self._narrow, self._view, self._schema = narrow, narrow.view, narrow.schema
         self._folder, self._known_until, self._once = folder, known_until, once
-        self._ahead = ahead
+        self._ahead, self._gathered = ahead, gathered
         self._asked = columns_of(narrow.early or ())
         self._hashed: set[Multihash] = set()
 
@@ -295,7 +296,7 @@ class SliceScan:
         self, columns: Sequence[str] | None, offsets: np.ndarray[Any, Any] | None
     ) -> Iterator[pa.RecordBatch]:
         batches = self._batches(columns, offsets)
-        return _gathered(batches) if self._ahead else batches
+        return _gathered(batches) if self._gathered else batches
 
     def _batches(
         self, columns: Sequence[str] | None, offsets: np.ndarray[Any, Any] | None
