@@ -15,6 +15,7 @@ from service import serving, ten_rows
 import odf_node
 from odf_node.cli.help import EXAMPLES
 from odf_node.cli.main import main
+from odf_node.client.limits import spark_text
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +150,19 @@ def test_lists_questions_and_jobs_ask_the_node_of_the_environment(single):
     assert "foo" in run("dataset", "list", ODF_NODE_URL=single.url)
     run("job", "show", "nothing", code=2)
     run("job", "show", "nothing", code=3, ODF_NODE_URL=single.url, ODF_NODE_TOKEN=single.token())
+
+
+def test_show_draws_the_rows_of_the_newest_slices(single):
+    chain = ten_rows()
+    for rows in (1, 5):
+        chain.add_rows(rows)
+    single.keep(chain, "kamu/drawn")
+    shown = run("dataset", "show", "drawn", ODF_NODE_URL=single.url)
+    assert shown.splitlines()[-1] == "# █▂▅ rows of the newest 3 slice(s), 10 at most"
+    assert "# " not in run("dataset", "show", "drawn", "--json", ODF_NODE_URL=single.url)
+
+
+def test_counts_are_drawn_as_high_as_they_are():
+    assert spark_text([0, 1, 50, 100]) == "▁▂▅█"
+    assert spark_text([0, 0]) == "▁▁"
+    assert spark_text([]) == ""

@@ -494,3 +494,20 @@ def test_the_page_of_a_dataset_says_how_long_its_polls_fail_and_to_writers_why(v
     assert "&lt;b&gt; gone" not in page
     sign_in(visitor, login="anna", password="pwd_of_anna")
     assert "&lt;b&gt; gone" in visitor.get("/anna/polled").text
+
+
+def test_a_link_to_a_dataset_is_shown_elsewhere_with_its_sentence(visitor, node):
+    node.keep(ten_rows().add(SetInfo(description='Two "words" & <b>more</b>')), "anna/linked")
+    text = visitor.get("/anna/linked").text
+    assert '<meta property="og:title" content="anna/linked">' in text
+    said = "Two &#34;words&#34; &amp; &lt;b&gt;more&lt;/b&gt;"
+    assert f'<meta property="og:description" content="{said}">' in text
+    assert f'<meta property="og:url" content="{node.url}/anna/linked">' in text
+
+
+def test_what_not_everybody_may_read_is_told_to_nobody_elsewhere(visitor, node):
+    node.keep(ten_rows(), "anna/unshared", Visibility.PRIVATE)
+    sign_in(visitor, token=node.token("anna"))
+    shown = visitor.get("/anna/unshared")
+    assert shown.status_code == 200
+    assert "og:" not in shown.text

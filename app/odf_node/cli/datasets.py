@@ -12,7 +12,7 @@ from odf_protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to_yaml
 
 from ..client.home import HOME
 from ..client.http import open_http
-from ..client.limits import age_text, in_columns, one_line, size_text
+from ..client.limits import age_text, in_columns, one_line, size_text, spark_text
 from ..client.node_api import NodeApi
 from ..client.remotes import node_base
 from ..client.sync import create_all
@@ -24,6 +24,8 @@ from .tokens import token_option
 from .transfer import read_file
 from .trial import trial_text, try_all
 
+DRAWN = 40
+"""Number of newest slices whose rows `show` draws."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -181,14 +183,21 @@ def _listed(entry: dict[str, Any], now: datetime, *, verbose: bool) -> list[str]
 @dataset.command()
 @_named
 def show(url: str, token: str | None, as_json: bool) -> None:
-    """Show the current state of a dataset: head, sizes, sources, schema."""
+    """Show the current state of a dataset: head, sizes, sources, schema, and a drawing of the rows
+    of its newest slices."""
     base = dataset_base(url)
     with open_http() as http, suggesting(base, token, http):
-        shown = NodeApi(base, token, http=http).dataset()
+        api = NodeApi(base, token, http=http)
+        shown = api.dataset()
+        files = [] if as_json else next(api.file_pages(shown.get("head")), {}).get("files", [])
     if as_json:
         print_json(shown)
-    else:
-        click.echo(to_yaml(shown), nl=False)
+        return
+    click.echo(to_yaml(shown), nl=False)
+    if rows := [int(each["records"]) for each in files[:DRAWN][::-1]]:
+        click.echo(
+            f"# {spark_text(rows)} rows of the newest {len(rows)} slice(s), {max(rows):,} at most"
+        )
 
 
 @dataset.command()

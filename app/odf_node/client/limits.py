@@ -115,6 +115,16 @@ def size_text(size: int) -> str:
     return f"{size / STEP**power:.1f} {UNITS[power - 1]}"
 
 
+HEIGHTS = "▁▂▃▄▅▆▇█"
+
+
+def spark_text(counts: Sequence[int]) -> str:
+    """Return counts as a drawing of one line of text; any count above 0 is visible."""
+    most = max(counts, default=0)
+    steps = len(HEIGHTS) - 1
+    return "".join(HEIGHTS[0 if most < 1 else -(-count * steps // most)] for count in counts)
+
+
 def age_text(instant: str, now: datetime) -> str:
     """Return the age of an RFC 3339 instant in its largest unit (`3 h`); empty if it is invalid."""
     try:

@@ -15,7 +15,7 @@ def upgrade() -> None:
     # All overviews are made anew, since their words are others; lists do without them until then.
     op.execute("DELETE FROM overviews")
     op.execute("DELETE FROM overview_words")
-    op.add_column("overviews", sa.Column("added", sa.JSON, nullable=False, server_default="[]"))
+    op.add_column("overviews", sa.Column("added", sa.JSON))
 
 
 def downgrade() -> None:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("odf.node")
 COLUMNS = 50
 BLOCKS = 10
+SUMMARY_CHARS = 200
+"""Limit of the sentence that a link to the page is shown with elsewhere."""
 FILES = 5
 STEPS = 3
 """Number of lineage steps that are shown in each direction."""
@@ -92,6 +94,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
         "dataset": shown,
+        "summary": one_line(shown["description"] or f"{shown['records']:,} rows", SUMMARY_CHARS),
         "owner": str(entry.alias.account or SINGLE_OWNER),
         "changed_ago": _ago(visit, shown["updatedAt"]),
         "slices": slices,

@@ -323,7 +323,7 @@ overviews = sa.Table(
     sa.Column("description", sa.Text),
     sa.Column("license", sa.Text),
     sa.Column("keywords", sa.JSON, nullable=False),
-    sa.Column("added", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("added", sa.JSON),
 )
 
 overview_words = sa.Table(
@@ -575,6 +575,6 @@ def _listed(row: sa.RowMapping) -> ListedOverview:
     overview = None
     if row[_O.dataset] is not None:
         said = {name: row[_O[name]] for name in _SAID}
-        lists = {name: tuple(said[name]) for name in ("keywords", "added")}
+        lists = {name: tuple(said[name] or ()) for name in ("keywords", "added")}
         overview = Overview(**{**said, **lists})
     return ListedOverview(entry_of(row), row["its_head"], overview)
