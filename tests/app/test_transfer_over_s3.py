@@ -24,8 +24,8 @@ from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_protocol.metadata.events import AddData, OffsetInterval, Seed
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_protocol.transfer.messages import ObjectFileReference, ObjectType
-from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_storage.stores.index.named_objects import named_objects
 from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.objects.s3 import S3ObjectStore
 from odf_storage.stores.objects.s3_bucket import Bucket

@@ -32,11 +32,11 @@ from odf_protocol.chain.rules import author, fold
 from odf_protocol.errors import code_of
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import HashedBlock, SetDataSchema
-from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.commits import Commit, commit_all
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.index.named_objects import named_objects
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 ID = entry().id

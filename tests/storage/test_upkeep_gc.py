@@ -35,7 +35,6 @@ from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddData, DataSlice, HashedBlock, UnknownEvent
 from odf_protocol.metadata.schema import Table
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
@@ -43,6 +42,7 @@ from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.datasets.upkeep.fsck import check_stores
 from odf_storage.datasets.upkeep.gc import GcReport, collect_garbage
 from odf_storage.datasets.upkeep.marks import Marks
+from odf_storage.stores.index.named_objects import named_objects
 from odf_storage.stores.ports.errors import BlockNotFound, RefConflict
 from odf_storage.stores.ports.values import (
     Account,

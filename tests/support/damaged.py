@@ -28,8 +28,8 @@ from odf_protocol.metadata.events import (
     TransformSql,
 )
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.verify.run import VerifyReport
+from odf_storage.stores.index.named_objects import named_objects
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKind
 

@@ -12,11 +12,11 @@ from chain_maker import entry
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddData, HashedBlock
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.fsck import check_stores
 from odf_storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_storage.stores.index.named_objects import named_objects
 from odf_storage.stores.objects.layout import HEAD
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 

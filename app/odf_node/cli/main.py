@@ -102,6 +102,7 @@ COMMANDS = {
         "odf_node.cli.accounts:account",
         "Make, list and disable accounts of a node, set passwords.",
     ),
+    "quota": ("odf_node.cli.quota:quota", "Limit what accounts and a node store."),
     "token": ("odf_node.cli.admin:token", "Make, list and revoke access tokens of a node."),
     "dataset": ("odf_node.cli.datasets:dataset", "Create, list and show datasets of a node."),
     "publish": (

@@ -134,7 +134,7 @@ def test_another_node_derives_the_same_rows_from_inputs_and_definition(
 
 def _copied(dataset: Dataset, stores: Stores) -> Dataset:
     """The dataset as another node has it once it pulled it."""
-    from odf_storage.datasets.contents.named_objects import named_objects
+    from odf_storage.stores.index.named_objects import named_objects
     from odf_storage.stores.ports.values import ObjectKey
 
     blocks = dataset.blocks()

@@ -41,6 +41,7 @@ from odf_storage.datasets.node.reader import Reader
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
+from odf_storage.stores.index.sql_sizes import account_of
 from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports import Objects
 from odf_storage.stores.ports.errors import RefConflict
@@ -256,6 +257,7 @@ class Posts:
             DatasetHidden, IsRemote, and the errors of `authorize`.
             UnsupportedMediaType, InvalidEventTime, NothingSetAside, SourceNotUsable.
             QueueFull, NodeBusy: too many jobs are waiting already.
+            QuotaExceeded: a worker could store nothing of a large body.
             RequestKeyReused: the key was used for another request.
             The errors of opening and reading the content.
         """
@@ -297,6 +299,8 @@ class Posts:
                     return Posted(known, repeated=True)
                 source = self._source(entry, asked, trouble)
             small = b"".join(body.chunks()) if body.size <= INLINE_BYTES else None
+            if small is None and not asked.changelog:  # a changelog may take rows back alone
+                self.stores.quotas.require_room(account_of(entry.alias))
             upload = None if small is not None else self._kept(entry, body)
         payload = _payload(asked, source, body.hash, "" if upload is None else upload.copy)
         return _Draft(_spec(post, entry, payload, small), key, upload)

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from anyio import to_thread
 from starlette.responses import Response
@@ -298,6 +298,7 @@ def announced_size(length: str | None, limit: int) -> int:
     return size
 
 
+T = TypeVar("T")
 UPLOADS = ("PUT", "PATCH")
 UPLOAD_FOLDERS = frozenset({"data", "checkpoints"})
 OFFSET = "upload-offset"
@@ -315,6 +316,7 @@ class ObjectUploads:
             begun,
             settings.max_object_bytes,
         )
+        self._quotas = stores.quotas
         self._target = partial(upload_target, access, stores.mirrors)
         self._turns = Turns(
             "bodies", most=settings.max_bodies, each=settings.share_of(settings.max_bodies)
@@ -328,8 +330,8 @@ class ObjectUploads:
         size = announced_size(_header(scope, "content-length"), self._most_bytes)
         async with Body(receive, limit=size) as body:
             if scope["method"] == "PUT":
-                work = partial(self._objects.put, key, body.chunks())
-                await self._turns.run(caller_of(scope), work)
+                put = partial(self._objects.put, key, body.chunks())
+                await self._turns.run(caller_of(scope), partial(self._counted, key, size, put))
                 return Response(b"")
             offset, total = _number(scope, OFFSET), _number(scope, LENGTH)
             announced_size(str(total), self._most_bytes)
@@ -347,8 +349,22 @@ class ObjectUploads:
                 size=size,
                 total=total,
             )
-            here = await self._turns.run(caller_of(scope), append)
+            here = await self._turns.run(
+                caller_of(scope), partial(self._counted, key, total, append)
+            )
             return Response(b"", 204, {OFFSET: str(here)})
+
+    def _counted(self, key: ObjectKey, size: int, store: Callable[[], T]) -> T:
+        """Store an object or a part of it, of which the whole size is counted beforehand. Raises
+        `QuotaExceeded`, and the errors of `store`."""
+        is_new = self._quotas.reserve(key, size)
+        try:
+            return store()
+        except BaseException:
+            begun = begun_uploads.received(self._objects, key)
+            if is_new and not begun and self._objects.stat(key) is None:
+                self._quotas.release(key)
+            raise
 
     def how_far(
         self,

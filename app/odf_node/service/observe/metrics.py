@@ -22,6 +22,7 @@ from odf_storage.datasets.node.overviews import Gauges, read_gauges
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.extras import app_version
+from odf_storage.stores.index.sql_sizes import NODE, Usage
 from odf_storage.stores.registers.head_log import HeadLog
 
 from ..setting_groups.words import Tenancy
@@ -125,6 +126,7 @@ class Metrics:
         yield from _of_requests(self.counters)
         gauges = read_gauges(self.stores.engine)
         yield from _of_node(gauges, self.clock().ns / 1e9)
+        yield from _of_quota(self.stores.quotas.usage(NODE))
         with suppress(Exception):  # a bucket that is away hides these only
             yield from _of_backups(last_backup(self.stores.projections), self.clock())
         yield from _of_log(self.stores.head_log, self.clock().ns / 1e9)
@@ -213,6 +215,16 @@ def _of_backups(last: LastBackup, now: Instant) -> Iterator[Metric]:
         "1 if the newest attempt to make a backup failed.",
         value=0 if last.problem is None else 1,
     )
+
+
+def _of_quota(usage: Usage) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    yield GaugeMetricFamily(
+        "odf_stored_bytes", "What all datasets take, as quotas count it.", value=usage.used
+    )
+    if usage.limit is not None:
+        yield GaugeMetricFamily("odf_quota_bytes", "What all datasets may take.", value=usage.limit)
 
 
 def _of_node(gauges: Gauges, now_s: float) -> Iterator[Metric]:

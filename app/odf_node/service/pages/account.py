@@ -30,6 +30,8 @@ def _account(given: Views, actor: Actor, request: Request) -> Response:
     asked = asked_of(request)
     content = {**views.frame(given, actor, path), **around_list(given), "is_own": is_own}
     content["name"] = name if found is None else found.name
+    if is_own:
+        content["quota"] = given.stores.quotas.usage(name)
     try:
         listed = datasets(given, actor, asked, request, path, account=name)
     except BadInput as error:

@@ -15,6 +15,7 @@ from ..accounts.accounts import Administration
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import part_of
+from ..limits import quotas
 from ..membership import membership
 from ..membership.membership import Fate, Membership
 from . import views
@@ -77,6 +78,8 @@ def _one_page(
         "its": account,
         "tokens": shown_tokens(given.access, tokens, its.clock()),
         "problem": told and told.message,
+        "quota": given.stores.quotas.usage(account["name"]),
+        "own_quota": given.stores.quotas.limit(account["id"]),
         "can_make": actor.has_session,
         "at": f"{views.root_of(given)}{PATH}/{quote(account['name'])}",
     }
@@ -127,6 +130,15 @@ def _rename(given: Views, actor: Actor, request: Request, form: Form) -> Respons
     return redirect(given, f"{PATH}/{quote(made.name)}")
 
 
+def _set_quota(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    name = request.path_params["name"]
+    try:
+        quotas.set_quota(given.stores, actor, name, quotas.parse_quota(form.get("quota", "")))
+    except BadInput as error:
+        return _one_page(given, actor, request, error)
+    return redirect(given, f"{PATH}/{quote(name)}")
+
+
 def _look(given: Views, actor: Actor, request: Request) -> Response:
     asked = request.query_params
     try:
@@ -161,6 +173,7 @@ ROUTES = (
     Route(ONE + "/password", posted(_password, is_costly=True), methods=["POST"]),
     Route(ONE + "/disabled", posted(_disable), methods=["POST"]),
     Route(ONE + "/admin", posted(_promote), methods=["POST"]),
+    Route(ONE + "/quota", posted(_set_quota), methods=["POST"]),
     Route(ONE + "/name", posted(_rename), methods=["POST"]),
     Route(ONE + "/deletion", shown(_look), methods=["GET"]),
     Route(ONE + "/deletion", posted(_delete), methods=["POST"]),

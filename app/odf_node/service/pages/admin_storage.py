@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from odf_storage.datasets.backup.last import last_backup
 from odf_storage.datasets.node.overviews import read_gauges
+from odf_storage.stores.index.sql_sizes import NODE
 from odf_storage.stores.ports.accounts import AuditFilter
 from odf_storage.stores.ports.publications import ListOrder, SortBy, WantedOverviews
 
@@ -40,6 +41,7 @@ def _storage(given: Views, actor: Actor, request: Request) -> Response:
     base = base_of(request)
     content = {
         "gauges": read_gauges(stores.engine),
+        "quota": stores.quotas.usage(NODE),
         "free": stores.free_bytes(),
         "least_free": part_of(request, Settings).min_free_bytes,
         "trouble": stores.write_trouble(),

@@ -48,10 +48,10 @@ from odf_protocol.transfer.messages import (
     encode,
 )
 from odf_protocol.transfer.phases import PHASES, PullState, State, payload_pieces, transfer_plan
-from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset import dataset as storage_dataset
 from odf_storage.datasets.dataset.dataset import BlockNotFound, Dataset
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.index.named_objects import named_objects
 from odf_storage.stores.ports import ObjectStore, values
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind

@@ -6,11 +6,12 @@ Close frame (see `failure`); only a head that has moved is an ordinary response.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from odf_protocol.chain.rules import fold_received as fold
 from odf_protocol.chain.state import EMPTY, ChainState
-from odf_protocol.errors import BadInput, code_of
+from odf_protocol.errors import BadInput, NodeError, code_of
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.metadata.events import HashedBlock, Seed, SetTransform
 from odf_protocol.multihash import Multihash
@@ -35,17 +36,19 @@ from odf_protocol.transfer.messages import (
     NameCollision,
     ObjectsTransferStrategies,
     PushPhase,
+    PushStrategy,
     RefCollision,
     Reply,
     TransferPhase,
 )
 from odf_protocol.transfer.phases import PHASES, PushState, State
-from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset.dataset import Dataset, SeedBlockOverwriteRestricted
 from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata
 from odf_storage.datasets.node.rights import refuse_cycle, remember_declared
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock, without_garbage_collection
+from odf_storage.stores.index.named_objects import named_objects
+from odf_storage.stores.index.sql_sizes import QUOTA_EXCEEDED, Named, account_of
 from odf_storage.stores.ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
@@ -134,6 +137,7 @@ class PushExchange:
                     if file.object_type is messages.ObjectType.DataSlice
                 }
                 strategies = tuple(self._links.push(dataset, file) for file in files)
+                self._require_room(strategies)
                 return DatasetPushObjectsTransferResponse(
                     result=ObjectsTransferStrategies(object_transfer_strategies=strategies)
                 )
@@ -181,6 +185,9 @@ class PushExchange:
         if why := _DEFINITIONS_REFUSED.get(code_of(error)):
             said = Internal(phase=phase, error_message=why)
             return DatasetPushResponse(result=said)
+        if code_of(error) == QUOTA_EXCEEDED and isinstance(error, NodeError):
+            told = f"quota: {error.facts['used']} of {error.facts['limit']} bytes used"
+            return DatasetPushResponse(result=Internal(phase=phase, error_message=told))
         if isinstance(error, FirstBlockIsNoSeed):
             phase = TransferPhase(push=PushPhase.ObjectsUploadProgress)
         return DatasetPushResponse(result=Internal(phase=phase, error_message=INTERNAL_ERROR))
@@ -274,8 +281,12 @@ class PushExchange:
         dataset = self._dataset()
         force = self._asked().force_update_if_diverged
         sliced = {one.hash for block in self._blocks for one in named_objects(block.event)}
+        linked = dict[Named, int]()
         for name in self._offered - sliced:
-            self._stores.objects.settle(ObjectKey(dataset.id, ObjectKind.DATA, name))
+            info = self._stores.objects.settle(ObjectKey(dataset.id, ObjectKind.DATA, name))
+            if info is not None:
+                linked[ObjectKind.DATA, name] = info.size
+        self._stores.quotas.register(dataset.id, linked)
         for block in self._blocks:
             if isinstance(event := block.event, SetTransform):
                 named = (item.dataset_ref.id for item in event.inputs)
@@ -298,6 +309,12 @@ class PushExchange:
         remember_declared(self._stores.registry, dataset.id, state)
         if self._blocks[0].sequence_number <= 1:  # these may be the first push
             self._stores.finish_push(dataset.id)
+
+    def _require_room(self, strategies: Sequence[PushStrategy]) -> None:
+        """Refuse objects that do not fit into a quota before they are sent; the commit judges
+        exactly. Raises `QuotaExceeded`."""
+        size = sum(one.object_file.size for one in strategies if one.upload_to is not None)
+        self._stores.quotas.require_room(account_of(self._alias), size)
 
     def _dataset_id(self) -> DatasetId:
         if self._entry is None:

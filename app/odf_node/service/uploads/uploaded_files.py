@@ -89,9 +89,11 @@ def prepare(
 
     Raises:
         ContentTooLarge, InvalidFileName, TooManyUploads.
+        QuotaExceeded: no row of the file could be stored.
     """
     if length > uploads.max_bytes:
         raise content_too_large(uploads.max_bytes)
+    uploads.stores.quotas.require_room(account.name.lower())
     if not file_name.isprintable() or not 0 < len(file_name) <= MAX_FILE_NAME_CHARS:
         raise BadInput(
             "InvalidFileName", f"a file name has 1 to {MAX_FILE_NAME_CHARS} printable characters"

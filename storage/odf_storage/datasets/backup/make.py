@@ -25,6 +25,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import HashMismatch, Multihash
 
+from ...stores.index.named_objects import named_objects
 from ...stores.index.sql_blocks import SqlBlockIndex
 from ...stores.objects.layout import HEAD, dataset_folder, object_name
 from ...stores.ports.errors import BlockDamaged
@@ -32,7 +33,6 @@ from ...stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
 from ...stores.registers.sealing import KEY_FILE
 from ...stores.sql.migrate import LATEST, current
 from ...stores.sql.tables import jobs, refs, uploaded_files
-from ..contents.named_objects import named_objects
 from ..node.stores import Stores
 from .last import note_made
 from .manifest import (

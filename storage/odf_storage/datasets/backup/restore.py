@@ -11,6 +11,7 @@ import base64
 import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from odf_protocol.multihash import HashMismatch
 
 from ...runtime.private_files import make_private
 from ...stores.index.sql_blocks import insert_blocks
+from ...stores.index.sql_sizes import AT_ONCE, COUNTED, add_growths, growths, growths_of
 from ...stores.objects.layout import PENDING_PREFIX
 from ...stores.registers.sealing import KEY_FILE
 from ...stores.sql.engine import large_cache, writing
@@ -134,6 +136,7 @@ class _Restore:
         self._keys()
         with writing(self._stores.engine) as db, large_cache(db):
             self._tables(db)
+            db.execute(sa.update(datasets).values(stored_bytes=0))
             for held in self._held:
                 self._chain(db, held)
             self._report.sealed_secrets = _sealed(db)
@@ -175,9 +178,15 @@ class _Restore:
         if held.head is None:
             return
         for blocks in chain_of(self._place, held):
-            insert_blocks(
-                db, DatasetId.parse(held.id), [decode_hashed(name, raw) for name, raw in blocks]
-            )
+            dataset = DatasetId.parse(held.id)
+            decoded = [decode_hashed(name, raw) for name, raw in blocks]
+            added = growths(db, [(dataset, decoded)])
+            insert_blocks(db, dataset, decoded)
+            add_growths(db, added)
+        counted = (info for _, info in objects_of(self._place, held) if info.key.kind in COUNTED)
+        while page := list(islice(counted, AT_ONCE)):
+            sizes = {(each.key.dataset, each.key.kind, each.key.hash): each.size for each in page}
+            add_growths(db, growths_of(db, sizes))
             self._report.blocks += len(blocks)
 
     def _tables(self, db: sa.Connection) -> None:

@@ -24,8 +24,9 @@ from .place import Place, digest_of, dumped
 
 GROWING = ("moves", "deeds", "log_leaves")
 """Tables to which rows are only added, with rising numbers; a next backup reads the new ones."""
-LEFT_OUT = frozenset({"blocks", "states", "login_attempts", "device_logins"})
-"""Chains are dumped by dataset; the others are caches, or of minutes."""
+LEFT_OUT = frozenset({"blocks", "stored_objects", "states", "login_attempts", "device_logins"})
+"""Chains are dumped by dataset, and the register of objects is made from them; the others are
+caches, or of minutes."""
 INSERT_ROWS = 500
 READ_ROWS = 2_000
 _NUMBER = "number"

@@ -8,6 +8,7 @@ old head or the new one; anything written too early is unreferenced and harmless
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
@@ -18,13 +19,13 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import HashedBlock, Seed
 from odf_protocol.multihash import Multihash
 
+from ...stores.index.named_objects import NamedObject, named_objects
 from ...stores.ports import Objects, ObjectStore
 from ...stores.ports.errors import BlockNotFound as BlockNotFound
 from ...stores.ports.errors import RefConflict
 from ...stores.ports.keyed import LinkSource
 from ...stores.ports.values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
 from ..contents.claims import SliceClaim, slice_claims
-from ..contents.named_objects import NamedObject, named_objects
 from ..integrity.healing import HealingStores
 from ..integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
 from .state_cache import CachedChain, StateCache, page_starts
@@ -211,11 +212,13 @@ class Dataset:
         force: bool = False,
         ended: Sequence[JobEnd] = (),
         gate: Gate | None = None,
+        beyond_quota: bool = False,
     ) -> None:
         """Append blocks (oldest first) to `expected`; with `force`, replace any head.
 
         `ended` are the jobs that did this work: they end with the commit, or not at all. Received
-        slices have to pass the `gate`; slices that a worker of this node made need no gate.
+        slices have to pass the `gate`; slices that a worker of this node made need no gate. Blocks
+        that only take rows back may go `beyond_quota`.
 
         Forced blocks either begin with a Seed of this dataset's id and kind, or continue a block of
         this dataset. Nothing happens if there are no blocks, or if the last one is the head
@@ -230,6 +233,7 @@ class Dataset:
             SeedBlockOverwriteRestricted: forced blocks belong to another dataset.
             DatasetNotFound: the dataset was forgotten, even if it was created again since.
             LeaseLost: the worker of one of the jobs has lost its lease.
+            QuotaExceeded: of the account or the node.
         """
         if not blocks:
             return
@@ -240,7 +244,8 @@ class Dataset:
         if not force and head != expected:
             raise RefConflict(expected, head)
         state = self.prepare(blocks, None if force else expected, gate)
-        self._move(blocks, head if force else expected, force=force, ended=ended)
+        move = partial(self._stores.refs.move, self.id, beyond_quota=beyond_quota)
+        self._move(move, blocks, head if force else expected, force=force, ended=ended)
         self._stores.states.keep(self.id, state, folded=len(blocks))
         self._stores.publish_head(self.id)
 
@@ -297,6 +302,7 @@ class Dataset:
 
     def _move(
         self,
+        move: Callable[..., None],
         blocks: Sequence[HashedBlock],
         expected: Multihash,
         *,
@@ -307,14 +313,7 @@ class Dataset:
         new = blocks[-1].hash
         for attempt in range(FORCE_TRIES):
             try:
-                self._stores.refs.move(
-                    self.id,
-                    expected=expected,
-                    new=new,
-                    blocks=blocks,
-                    ended=ended,
-                    of=self.entry,
-                )
+                move(expected=expected, new=new, blocks=blocks, ended=ended, of=self.entry)
                 return
             except RefConflict as conflict:
                 if not force or attempt == FORCE_TRIES - 1:

@@ -14,9 +14,9 @@ from odf_protocol.errors import NodeError, Unavailable
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
+from ...stores.index.named_objects import NamedObject
 from ...stores.ports import Objects
 from ...stores.ports.values import HeadMove, JobEnd, ObjectKey, ObjectKind
-from ..contents.named_objects import NamedObject
 from ..dataset.dataset import Dataset
 from .stores import Stores
 
@@ -31,6 +31,8 @@ class Commit:
     ended: Sequence[JobEnd] = ()
     slices: Sequence[tuple[Multihash, bytes]] = ()
     """Hash and bytes of small slices that the blocks name and that are put with them."""
+    beyond_quota: bool = False
+    """Whether a quota does not refuse it: it only takes rows back."""
 
     def judged(self) -> ChainState:
         """Check the commit and return the state after it. Raises the same errors as
@@ -54,6 +56,7 @@ class Commit:
             blocks=tuple(self.blocks),
             ended=tuple(self.ended),
             of=self.dataset.entry,
+            beyond_quota=self.beyond_quota,
         )
 
 

@@ -16,6 +16,7 @@ from ...runtime.locks import locks_of
 from ...runtime.private_files import make_private, touch_private
 from ...stores.index.sql import DatasetRegistry, RefIndex
 from ...stores.index.sql_blocks import SqlBlockIndex, StateKeeper
+from ...stores.index.sql_sizes import Quotas
 from ...stores.jobs.sql import JobQueue
 from ...stores.keyed.folder import Below, FolderKeyedStore
 from ...stores.objects.layout import PROJECTIONS
@@ -142,6 +143,7 @@ def open_stores(
         states=StateCache(keeper=StateKeeper(engine)),
         locks=locks_of(open_engine(url, pooled=False)),
         damages=DamageLog(engine),
+        quotas=Quotas(engine),
         head_log=HeadLog(engine),
         witnessed=WitnessedLogs(engine),
         attestations=AttestationStore(engine),

@@ -26,6 +26,7 @@ from odf_protocol.multihash import Multihash
 
 from ...runtime.locks import Locks
 from ...stores.index.sql import DatasetRegistry, RefIndex
+from ...stores.index.sql_sizes import Quotas
 from ...stores.jobs.sql import JobQueue
 from ...stores.objects.layout import HEAD, dataset_folder, folder_trouble
 from ...stores.ports import BlockIndex, KeyedStore, ObjectStore
@@ -102,6 +103,7 @@ class Stores:
     witnessed: WitnessedLogs
     attestations: AttestationStore
     dataset_keys: DatasetKeys
+    quotas: Quotas
     wake_up: WakeUp
     """Wakes the waiters for jobs in every process of the node."""
     engine: sa.Engine

@@ -293,5 +293,7 @@ def move_head(
     """Compare and swap the head, and publish it. Raise `RefConflict`, `DatasetNotFound`."""
     if dataset.head() != old:
         raise RefConflict(old, dataset.head())
-    stores.refs.move(dataset.id, expected=old, new=new, blocks=blocks, of=dataset.entry)
+    stores.refs.move(
+        dataset.id, expected=old, new=new, blocks=blocks, of=dataset.entry, beyond_quota=True
+    )
     stores.publish_head(dataset.id)

@@ -20,10 +20,10 @@ from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
+from ...stores.index.named_objects import NamedObject, named_objects
 from ...stores.objects.layout import HEAD, dataset_path, store_path
 from ...stores.ports.errors import BlockDamaged, BlockNotFound, DatasetNotFound
 from ...stores.ports.values import DatasetEntry, ObjectInfo, ObjectKey, ObjectKind
-from ..contents.named_objects import NamedObject, named_objects
 from ..dataset.info import read_info
 from ..integrity.healing import DAMAGED, MISSING, begin_healing, heal_here
 from ..node.naming import RESERVED, first_word

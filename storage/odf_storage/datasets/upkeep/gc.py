@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from odf_protocol.metadata.events import Seed
 from odf_protocol.multihash import Multihash
 
 from ...runtime.clock import Clock, system_clock
+from ...stores.index.sql_sizes import COUNTED
 from ...stores.objects.layout import HEAD
 from ...stores.ports.errors import BlockDamaged, BlockNotFound, DatasetNotFound, RefConflict
 from ...stores.ports.values import DatasetEntry, JobStatus, ObjectInfo, ObjectKind
@@ -197,6 +199,7 @@ def _collect(run: _Run, entry: DatasetEntry) -> None:
             marks, heads = _mark(run, entry.id, head)
             _forget_blocks(run, entry.id, marks, heads)
             _sweep(run, entry.id, marks)
+            _take_off(run, entry.id, marks, head)
             _report_unknown(run, entry, marks)
             return
         except RefConflict:
@@ -264,9 +267,27 @@ def _forget_blocks(run: _Run, dataset: DatasetId, marks: Marks, heads: list[Mult
 
 
 def _sweep(run: _Run, dataset: DatasetId, marks: Marks) -> None:
-    for info in _listed(run, dataset):
-        if not marks.has(info.key.kind, info.key.hash):
-            _discard(run, info, UNNAMED[info.key.kind])
+    """Remove what is not marked; see that what is marked is counted."""
+    infos = _listed(run, dataset)
+    while page := list(islice(infos, PAGE)):
+        kept = dict[tuple[ObjectKind, Multihash], int]()
+        for info in page:
+            if not marks.has(info.key.kind, info.key.hash):
+                _discard(run, info, UNNAMED[info.key.kind])
+            elif info.key.kind in COUNTED:
+                kept[info.key.kind, info.key.hash] = info.size
+        if kept and not run.report.dry_run:
+            run.stores.quotas.register(dataset, kept)
+
+
+def _take_off(run: _Run, dataset: DatasetId, marks: Marks, head: Multihash) -> None:
+    """Stop counting what is not marked. Raise `RefConflict` if the head has moved since."""
+    if run.report.dry_run:
+        return
+    gone = run.stores.quotas.surplus(dataset, marks.has, run.before)
+    for start in range(0, max(1, len(gone)), PAGE):
+        page = gone[start : start + PAGE]
+        run.stores.refs.take_off(dataset, head=head, gone=page, before=run.before)
 
 
 def _report_unknown(run: _Run, entry: DatasetEntry, marks: Marks) -> None:

@@ -25,13 +25,13 @@ from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock,
 from odf_protocol.multihash import Multihash
 from odf_protocol.slice_file import UnreadableSlice
 
+from ...stores.index.named_objects import named_objects
 from ...stores.index.sql import DatasetEntries
 from ...stores.ports import BlockIndex
 from ...stores.ports.errors import BlockNotFound
 from ...stores.ports.values import AccountId, DatasetEntry, ObjectKey, ObjectKind
 from ...stores.registers.access import UploadedFiles
 from ..contents.linked import readable_links
-from ..contents.named_objects import named_objects
 from ..dataset.info import read_anywhere
 from ..integrity.healing import ObjectDamaged, ObjectHealing
 from ..integrity.opening import open_hashed

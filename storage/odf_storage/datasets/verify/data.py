@@ -14,9 +14,9 @@ from odf_protocol.metadata.events import AddData, ExecuteTransform
 from odf_protocol.multihash import Multihash
 
 from ...lanes import hash_all, lanes
+from ...stores.index.named_objects import NamedObject, named_objects
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
-from ..contents.named_objects import NamedObject, named_objects
 from ..contents.slices import Finding
 from ..job_payloads.verify_job import (
     DAMAGED,

@@ -14,10 +14,10 @@ from odf_protocol.errors import Damaged, NotFound
 from odf_protocol.multihash import SHA3_256, Multihash
 
 from ...lanes import hash_all
+from ...stores.index.named_objects import NamedObject, named_objects
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
 from ..contents.linked import readable_links
-from ..contents.named_objects import NamedObject, named_objects
 from ..dataset.info import read_anywhere
 from ..job_payloads.verify_job import KIND_OF_OBJECT, VerifyProblem
 from .data import DataBlock

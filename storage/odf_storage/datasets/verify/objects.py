@@ -24,7 +24,7 @@ from odf_protocol.metadata.events import DatasetKind, DataSlice
 from odf_protocol.multihash import SHA3_256, Multihash
 
 from ...lanes import Stream, hash_all
-from ..contents.named_objects import NamedObject
+from ...stores.index.named_objects import NamedObject
 from ..contents.slices import Finding, SliceCheck
 from .source import ObjectSource
 

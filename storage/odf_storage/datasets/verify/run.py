@@ -34,9 +34,9 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.multihash import Multihash
 
+from ...stores.index.named_objects import named_objects
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
-from ..contents.named_objects import named_objects
 from ..dataset.dataset import InvalidInterval
 from ..job_payloads.verify_job import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
 from ..job_payloads.verify_job import VerifyProblem as Problem

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from ...lanes import THREADS, expect
-from ..contents.named_objects import NamedObject
+from ...stores.index.named_objects import NamedObject
 from .source import ChainSource, ObjectSource
 
 W = TypeVar("W")

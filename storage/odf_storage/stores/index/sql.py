@@ -38,6 +38,18 @@ from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
 from .sql_blocks import delete_unreached, insert_blocks
 from .sql_disclosures import note_change, note_visibility
 from .sql_moves import move_heads
+from .sql_sizes import (
+    Growth,
+    Named,
+    Room,
+    account_of,
+    add_growths,
+    count_whole,
+    forget_objects,
+    grow,
+    growths,
+    lock_sizes,
+)
 from .sql_unlogged import note_heads
 
 _BY_ID = sa.select(datasets).where(datasets.c.id == sa.bindparam("its"))
@@ -144,15 +156,24 @@ class DatasetRegistry(DatasetEntries):
         self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock], key: bytes | None = None
     ) -> None:
         """Register a dataset with its first blocks, oldest first; the last one becomes the head.
-        `key` is its secret key, sealed."""
+        `key` is its secret key, sealed.
+
+        Raises:
+            AliasTaken, DatasetIdTaken, QuotaExceeded.
+        """
         head = blocks[-1].hash
         try:
             with writing(self._engine) as db:
-                db.execute(sa.insert(datasets).values(**entry_row(entry)))
+                row = entry_row(entry)
+                db.execute(sa.insert(datasets).values(**row, stored_bytes=0))
                 _forget_former(db, entry.alias.folded)
                 _forget_belongings(db, entry.id, self._clock())
                 note_visibility(db, entry.id, entry.visibility, self._clock())
+                added = growths(db, [(entry.id, blocks)])
+                account, growth = str(row["account_folded"]), added.get(entry.id, Growth())
+                Room(db, [account]).take(account, growth.bytes)
                 insert_blocks(db, entry.id, blocks)
+                add_growths(db, added)
                 db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
                 if key is not None:
                     db.execute(sa.insert(dataset_keys).values(dataset=entry.id, sealed=key))
@@ -287,7 +308,9 @@ class RefIndex(Heads):
     Once a reader has read a number of the log, no smaller number appears. Creation is logged too.
     New blocks continue a stored block (`BlockNotFound`) or start a chain.
     `of` is the dataset's entry as the caller knows it: if the dataset was forgotten and created
-    again since, its earlier objects are gone (`DatasetNotFound`).
+    again since, its earlier objects are gone (`DatasetNotFound`). What does not fit into a quota
+    is refused (`QuotaExceeded`), unless the move goes `beyond_quota`: it takes rows back, or
+    rewrites what is there.
     """
 
     def __init__(
@@ -308,8 +331,11 @@ class RefIndex(Heads):
         ref: str = HEAD,
         ended: Sequence[JobEnd] = (),
         of: DatasetEntry | None = None,
+        beyond_quota: bool = False,
     ) -> None:
-        wanted = HeadMove(dataset, expected, new, tuple(blocks), ref, tuple(ended), of)
+        wanted = HeadMove(
+            dataset, expected, new, tuple(blocks), ref, tuple(ended), of, beyond_quota
+        )
         (refused,) = self.move_all([wanted])
         if refused is not None:
             raise refused
@@ -370,8 +396,35 @@ class RefIndex(Heads):
         that continue a deleted block.
         """
         with writing(self._engine) as db:
+            lock_sizes(db, dataset)
             lock_head(db, dataset, heads[0])
-            return delete_unreached(db, dataset, heads)
+            count, size = delete_unreached(db, dataset, heads)
+            grow(db, dataset, -size)
+            return count
+
+    def take_off(
+        self,
+        dataset: DatasetId,
+        *,
+        head: Multihash,
+        gone: Sequence[Named],
+        before: Instant,
+    ) -> None:
+        """Stop counting objects to which no head leads, those apart that were uploaded since
+        `before`; count a dataset of a version that did not count.
+
+        Raises:
+            RefConflict: the head is not `head`.
+        """
+        uncounted = sa.select(datasets.c.id).where(
+            datasets.c.id == dataset, datasets.c.stored_bytes.is_(None)
+        )
+        with writing(self._engine) as db:
+            lock_sizes(db, dataset)
+            lock_head(db, dataset, head)
+            forget_objects(db, dataset, gone, before=before)
+            if db.execute(uncounted).first() is not None:
+                count_whole(db, dataset)
 
 
 def log_move(
@@ -468,7 +521,7 @@ def entry_row(entry: DatasetEntry) -> dict[str, object]:
 
 
 def _alias_columns(alias: DatasetAlias) -> dict[str, object]:
-    account = alias.account.folded if alias.account is not None else ""
+    account = account_of(alias)
     return {"alias": str(alias), "alias_folded": alias.folded, "account_folded": account}
 
 

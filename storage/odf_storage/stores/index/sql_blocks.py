@@ -159,8 +159,11 @@ class SqlBlockIndex:
             return int(db.execute(query).scalar_one())
 
 
-def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Multihash]) -> int:
-    """Delete the blocks that cannot be reached from `heads`, in the running transaction."""
+def delete_unreached(
+    db: sa.Connection, dataset: DatasetId, heads: Sequence[Multihash]
+) -> tuple[int, int]:
+    """Delete the blocks that cannot be reached from `heads`, in the running transaction. Return
+    how many, and their bytes."""
     reached = (
         sa.select(block_rows.c.hash, block_rows.c.prev)
         .where(block_rows.c.dataset == dataset, block_rows.c.hash.in_(heads))
@@ -172,13 +175,13 @@ def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Mult
         .select_from(reached.join(older, older.c.hash == reached.c.prev))
         .where(older.c.dataset == dataset)
     )
-    unreached = sa.delete(block_rows).where(
+    unreached = sa.and_(
         block_rows.c.dataset == dataset, block_rows.c.hash.not_in(sa.select(reached.c.hash))
     )
-    count = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
-    before = int(db.execute(count).scalar_one())
-    db.execute(unreached)  # SQLite does not report how many rows it deleted
-    return before - int(db.execute(count).scalar_one())
+    size = sa.func.coalesce(sa.func.sum(sa.func.length(block_rows.c.raw)), 0)
+    count, size_ = db.execute(sa.select(sa.func.count(), size).where(unreached)).one()
+    db.execute(sa.delete(block_rows).where(unreached))
+    return int(count), int(size_)
 
 
 def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:

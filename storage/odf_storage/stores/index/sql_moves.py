@@ -33,16 +33,18 @@ from ..sql.tables import blocks as block_rows
 from ..sql.tables import datasets, moves, refs
 from .sql_blocks import insert_rows
 from .sql_disclosures import note_change
+from .sql_sizes import Growth, Room, add_growths, growths
 from .sql_unlogged import note_heads
 
 _ids: sa.BindParameter[DatasetId] = sa.bindparam("ids", expanding=True)
 _KEPT = (
-    sa.select(datasets.c.id, datasets.c.created_at)
+    sa.select(datasets.c.id, datasets.c.created_at, datasets.c.account_folded)
     .where(datasets.c.id.in_(_ids))
     .order_by(datasets.c.id)
-    .with_for_update(read=True, key_share=True)
+    .with_for_update(key_share=True)
 )
-"""Locks the datasets so that they are not forgotten. Must run before any other row is locked.
+"""Locks the datasets so that they are neither forgotten nor counted by others. Must run before any
+other row is locked.
 
 `forget` locks the dataset first and then the rows that depend on it. If a move locked them in the
 opposite order, the two could deadlock."""
@@ -72,9 +74,9 @@ class _Seen:
 
     def __init__(self, db: sa.Connection, wanted: Sequence[HeadMove]) -> None:
         asked = {"ids": [move.dataset for move in wanted]}
-        self.created: dict[DatasetId, Instant] = {
-            row.id: row.created_at for row in db.execute(_KEPT, asked)
-        }
+        kept = db.execute(_KEPT, asked).all()
+        self.created: dict[DatasetId, Instant] = {row.id: row.created_at for row in kept}
+        self._accounts: dict[DatasetId, str] = {row.id: row.account_folded for row in kept}
         self.heads: dict[tuple[DatasetId, str], Multihash] = {
             (row.dataset, row.name): row.hash for row in db.execute(_HEADS, asked)
         }
@@ -84,6 +86,8 @@ class _Seen:
             found = db.execute(_BASES, {**asked, "hashes": bases})
             self.bases = {(row.dataset, row.hash) for row in found}
         self.leases: Leases = leases_of(db, [end for move in wanted for end in move.ended])
+        self.growths = growths(db, [(move.dataset, move.blocks) for move in wanted])
+        self._room = Room(db, set(self._accounts.values()))
 
     def check(self, db: sa.Connection, move: HeadMove) -> None:
         """Raise the same errors as `RefIndex.move`."""
@@ -100,6 +104,9 @@ class _Seen:
             raise BlockNotFound(base)
         for end in move.ended:
             self.leases.require(db, end)
+        growth = self.growths.get(move.dataset, Growth()).bytes
+        account = self._accounts[move.dataset]
+        self._room.take(account, growth, refuse=not move.beyond_quota)
 
 
 def move_heads(
@@ -117,6 +124,8 @@ def move_heads(
     moving = [move for move, error in zip(wanted, refused, strict=True) if error is None]
     if moving:
         _write(db, moving, clock)
+        moved = {move.dataset for move in moving}
+        add_growths(db, {its: one for its, one in seen.growths.items() if its in moved})
     return refused
 
 

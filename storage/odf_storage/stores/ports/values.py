@@ -106,6 +106,7 @@ class HeadMove:
     ref: str = "head"
     ended: tuple[JobEnd, ...] = ()
     of: DatasetEntry | None = None
+    beyond_quota: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ..ports.errors import AccountNotFound, account_name_taken, token_id_taken, 
 from ..ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 from ..sql.engine import Source, insert_new, reading, storable, writing
 from ..sql.publishing import variables
-from ..sql.tables import InstantColumn, accounts, metadata, passwords, secrets, tokens
+from ..sql.tables import InstantColumn, accounts, metadata, passwords, quotas, secrets, tokens
 
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("its_id"))
 _ACCOUNTS = {
@@ -111,6 +111,7 @@ class AccountStore(Identities):
         """Delete the account with all that belongs to it. Its datasets are no part of it."""
         with writing(self._engine) as db:
             _empty(db, account)
+            db.execute(sa.delete(quotas).where(quotas.c.owner == account))
             db.execute(sa.delete(accounts).where(accounts.c.id == account))
 
     def end_sessions(self, account: AccountId, at: Instant) -> None:

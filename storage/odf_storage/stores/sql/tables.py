@@ -89,7 +89,9 @@ datasets = sa.Table(
     sa.Column("kind", sa.String(20), nullable=False),
     sa.Column("visibility", sa.String(20), nullable=False),
     sa.Column("created_at", InstantColumn, nullable=False),
+    sa.Column("stored_bytes", sa.BigInteger),
 )
+"""`stored_bytes` is NULL until garbage collection has counted the dataset: `index/sql_sizes.py`."""
 
 
 def _of_dataset() -> sa.Column[DatasetId]:
@@ -169,6 +171,25 @@ blocks = sa.Table(
     sa.Column("raw", sa.LargeBinary, nullable=False),
     sa.Index("ix_blocks_sequence_number", "dataset", "sequence_number"),
 )
+
+stored_objects = sa.Table(
+    "stored_objects",
+    metadata,
+    _of_dataset(),
+    sa.Column("kind", sa.String(20), primary_key=True),
+    sa.Column("hash", HashColumn, primary_key=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("uploaded_at", InstantColumn),
+)
+"""Objects of datasets, blocks apart; `uploaded_at` is NULL for those that came with a block."""
+
+quotas = sa.Table(
+    "quotas",
+    metadata,
+    sa.Column("owner", sa.String(KEY_CHARS), primary_key=True),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+)
+"""The owner is the id of an account, or a word of `index/sql_sizes.py`."""
 
 states = sa.Table(
     "states",

@@ -21,6 +21,7 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.commits import commit_all
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.logs import span
+from odf_storage.stores.index.sql_sizes import QUOTA_EXCEEDED
 from odf_storage.stores.ports.errors import DatasetNotFound, LeaseLost, RefConflict
 from odf_storage.stores.ports.values import Failed, Job, JobEnd, Succeeded
 
@@ -136,6 +137,12 @@ class PostRun:
         group = ready.group
         if isinstance(error, LeaseLost):
             group.drop(error.job)
+        elif error.code == QUOTA_EXCEEDED and len(ready.ends) > 1:
+            group.one_by_one = True  # some of them may fit
+        elif error.code == QUOTA_EXCEEDED:
+            of_job = {post.job.id: post for post in group.waiting}
+            ends = [self._failed(of_job[end.job], error) for end in ready.ends]
+            yield from self._finished(group, ends)
         elif isinstance(error, RefConflict):
             group.conflicts += 1
             if group.conflicts >= self._context.commit_attempts:

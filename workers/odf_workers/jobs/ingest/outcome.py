@@ -55,6 +55,11 @@ class PostOutcome:
     ran: RanReceipt | None = None
 
 
+def only_retracts(done: Counter[Operation]) -> bool:
+    """Return whether there are rows, and all of them take others back."""
+    return set(+done) == {Operation.RETRACT}
+
+
 def ahead_warnings(plan: IngestPlan, ahead: Ahead) -> tuple[str, ...]:
     """Return the warning of rows that do not move the watermark."""
     if not ahead.rows:

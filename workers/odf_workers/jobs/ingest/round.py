@@ -51,6 +51,7 @@ from ...runtime.command import LOGGER, line
 from ...runtime.progress import Content, Enclosed, JobLost, JobProgress
 from ...stages.batch import BatchRows
 from ..work.context import WorkerContext, local_object
+from .outcome import only_retracts
 from .run import (
     PreparedPost,
     WrittenBatch,
@@ -130,6 +131,8 @@ class Group:
     trace: str | None = None
     conflicts: int = 0
     """How often in a row another writer committed first."""
+    one_by_one: bool = False
+    """Whether each post is committed alone, since all together did not fit into a quota."""
 
     def drop(self, job: str) -> None:
         """Remove a job that has ended, or whose lease is lost."""
@@ -175,6 +178,8 @@ class Ready:
     """Slices that are in memory; all others have been uploaded."""
     newest: WrittenBatch | None = None
     """The newest Batch."""
+    only_retracts: bool = True
+    """Whether the new blocks do nothing but take rows back."""
 
     def commit(self) -> Commit:
         return Commit(
@@ -183,6 +188,7 @@ class Ready:
             expected=self.head,
             ended=self.ends,
             slices=self.slices,
+            beyond_quota=self.only_retracts,
         )
 
 
@@ -232,6 +238,9 @@ class Round:
         """
         batch = PreparedBatch()
         while ready.left:
+            if ready.group.one_by_one and ready.ends:
+                ready.left.clear()
+                break
             post = ready.left[0]
             if (plan := self._planned(ready, post)) is None:
                 ready.left.popleft()
@@ -247,6 +256,7 @@ class Round:
             step = partial(prepare, ready.dataset, post, plan, self._context, scratch)
             if (prepared := self._tried(ready, [post], step)) is None:
                 continue
+            shares = shares and not ready.group.one_by_one
             if not batch.takes(prepared):
                 ready.left.appendleft(post)
                 break
@@ -325,6 +335,7 @@ class Round:
         if written.blocks and not is_dry:
             ready.state = written.state
             ready.newest = written
+            ready.only_retracts &= all(only_retracts(each.done) for each in written.outcomes)
             ready.blocks += written.blocks
             ready.slices += [
                 (each.data.physical_hash, each.content.to_pybytes())

@@ -48,7 +48,14 @@ from ...stages.pipeline import is_passing
 from ...stages.read import PostRead
 from ..work.context import BatchSize, WorkerContext, local_object, put_slice, readable, reported
 from .history import bring_up_to_date, check_vanished, history_of, lent
-from .outcome import Extras, PostOutcome, ahead_warnings, data_events, receipts
+from .outcome import (
+    Extras,
+    PostOutcome,
+    ahead_warnings,
+    data_events,
+    only_retracts,
+    receipts,
+)
 from .source import Source, adding_columns, is_one_partition, source_of, splits_of
 from .ways import LARGE, ONE_TASK, SMALL, is_one_task, ran, run_tasks, way_of
 
@@ -344,7 +351,8 @@ def commit(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> Non
     """Upload the slices, then move the head once. Raises `RefConflict`."""
     if batch.blocks:
         put_slices(dataset, batch.slices, context.objects, context.ingest.upload_threads)
-        dataset.commit(batch.blocks, expected=batch.plan.head)
+        back = all(only_retracts(each.done) for each in batch.outcomes)
+        dataset.commit(batch.blocks, expected=batch.plan.head, beyond_quota=back)
         committed(dataset, batch, context)
 
 

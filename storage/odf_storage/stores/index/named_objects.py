@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from odf_protocol.metadata.events import AddData, ExecuteTransform, MetadataEvent, UnknownEvent
 from odf_protocol.multihash import Multihash
 
-from ...stores.ports.values import ObjectKind
+from ..ports.values import ObjectKind
 
 
 @dataclass(frozen=True, slots=True)
