@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,13 +17,14 @@ from tests.workers.datasets import bench_without_engine, created, now
 
 from odf_protocol.errors import Unavailable
 from odf_protocol.metadata.events import SetInfo
-from odf_protocol.metadata.sources import MergeStrategyLedger
+from odf_protocol.metadata.sources import MergeStrategyLedger, MergeStrategyUpsertStream
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import ingest_job, query_job
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.index.sql_sizes import NODE
 from odf_storage.stores.ports.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
 from odf_workers.jobs.ingest import claim
 from odf_workers.jobs.ingest import round as rounds
@@ -199,3 +201,42 @@ def test_the_log_says_where_a_row_was_bad_and_not_its_value(
     assert "s3cr3t" in outcome.message
     assert "error=BadRow line=2" in caplog.text
     assert "s3cr3t" not in caplog.text
+
+
+def test_posts_that_fit_into_a_quota_together_with_one_that_does_not_are_stored(
+    worker: Worker, stores: Stores
+) -> None:
+    full, other = begun(stores, worker, 2)
+    used = stores.quotas.usage(NODE).used
+    stores.quotas.set_limit(NODE, used + 20_000)
+    some = random.Random(1)
+    large = post(stores, full, *(some.getrandbits(60) for _ in range(3000)))
+    small, elsewhere = post(stores, full, 6), post(stores, other, 7)
+    worker.work(once=True)
+    outcome = stores.jobs.get(large).outcome
+    assert isinstance(outcome, Failed), outcome
+    assert outcome.error == "QuotaExceeded"
+    assert outcome.facts["limit"] == used + 20_000
+    assert told(stores, small)[:2] == (1, 1)
+    assert told(stores, elsewhere)[:2] == (1, 1)
+
+
+def test_above_a_quota_rows_are_taken_back_and_none_is_added(
+    worker: Worker, stores: Stores
+) -> None:
+    upserts = MergeStrategyUpsertStream(primary_key=("n",))
+    dataset = created(stores, number=7, merge=upserts)
+    post(stores, dataset, 0, 1)
+    worker.work(once=True)
+    stores.quotas.set_limit(NODE, 1)
+    added = post(stores, dataset, 2)
+    worker.work(once=True)
+    back = post(stores, dataset, body=b'{"op": 1, "n": 0}\n')
+    worker.work(once=True)
+    refused = stores.jobs.get(added).outcome
+    assert isinstance(refused, Failed)
+    assert refused.error == "QuotaExceeded"
+    assert told(stores, back)[:2] == (2, 2)
+    both = post(stores, dataset, body=b'{"op": 1, "n": 1}\n{"op": 0, "n": 5}\n')
+    worker.work(once=True)
+    assert isinstance(stores.jobs.get(both).outcome, Failed)

@@ -69,7 +69,6 @@ STATUS: dict[str, HTTPStatus] = {
     "UpgradeRequired": HTTPStatus.UPGRADE_REQUIRED,
     "StorageFull": HTTPStatus.INSUFFICIENT_STORAGE,
     "StorageReadOnly": HTTPStatus.INSUFFICIENT_STORAGE,
-    "QuotaExceeded": HTTPStatus.INSUFFICIENT_STORAGE,
     "NotContinued": HTTPStatus.UNPROCESSABLE_ENTITY,
     "MethodNotServed": HTTPStatus.METHOD_NOT_ALLOWED,
     "CatalogueIsReadOnly": HTTPStatus.NOT_ACCEPTABLE,

@@ -87,7 +87,7 @@ def set_quota(stores: Stores, actor: Actor, name: str, limit: int | None) -> Acc
     """
     require_session(actor)
     account = find_account(stores.accounts, name)
-    add_facts(account=account.name, bytes=limit)
+    add_facts(account=account.name, bytes=NO_LIMIT if limit is None else str(limit))
     stores.quotas.set_limit(account.id, _checked(limit))
     return account
 

@@ -24,7 +24,7 @@ from odf_protocol.multihash import HashMismatch
 
 from ...runtime.private_files import make_private
 from ...stores.index.sql_blocks import insert_blocks
-from ...stores.index.sql_sizes import AT_ONCE, COUNTED, add_growths, growths, growths_of
+from ...stores.index.sql_sizes import AT_ONCE, COUNTED, add_growths, growths, growths_of_objects
 from ...stores.objects.layout import PENDING_PREFIX
 from ...stores.registers.sealing import KEY_FILE
 from ...stores.sql.engine import large_cache, writing
@@ -177,16 +177,16 @@ class _Restore:
     def _chain(self, db: sa.Connection, held: Held) -> None:
         if held.head is None:
             return
+        dataset = DatasetId.parse(held.id)
         for blocks in chain_of(self._place, held):
-            dataset = DatasetId.parse(held.id)
             decoded = [decode_hashed(name, raw) for name, raw in blocks]
             added = growths(db, [(dataset, decoded)])
             insert_blocks(db, dataset, decoded)
             add_growths(db, added)
         counted = (info for _, info in objects_of(self._place, held) if info.key.kind in COUNTED)
         while page := list(islice(counted, AT_ONCE)):
-            sizes = {(each.key.dataset, each.key.kind, each.key.hash): each.size for each in page}
-            add_growths(db, growths_of(db, sizes))
+            sizes = {(each.key.kind, each.key.hash): each.size for each in page}
+            add_growths(db, growths_of_objects(db, dataset, sizes))
             self._report.blocks += len(blocks)
 
     def _tables(self, db: sa.Connection) -> None:

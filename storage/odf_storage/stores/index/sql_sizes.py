@@ -26,8 +26,8 @@ from odf_protocol.multihash import Multihash
 from ...runtime.clock import Clock, system_clock
 from ..ports.errors import DatasetNotFound
 from ..ports.values import ObjectKey, ObjectKind
-from ..sql.engine import insert_new, reading, writing
-from ..sql.tables import accounts, blocks, datasets, quotas, stored_objects
+from ..sql.engine import plainly, reading, writing
+from ..sql.tables import blocks, datasets, quotas, stored_objects
 from .named_objects import named_objects
 
 NODE = "node"
@@ -39,40 +39,22 @@ COUNTED = (ObjectKind.DATA, ObjectKind.CHECKPOINT)
 """Kinds of objects in the register; blocks are in a table of their own."""
 AT_ONCE = 500
 
-_ids: sa.BindParameter[DatasetId] = sa.bindparam("ids", expanding=True)
-_hashes: sa.BindParameter[Multihash] = sa.bindparam("hashes", expanding=True)
-_KNOWN = sa.union_all(
-    sa.select(
-        blocks.c.dataset,
-        sa.literal(ObjectKind.BLOCK.value).label("kind"),
-        blocks.c.hash,
-        sa.func.length(blocks.c.raw).label("size"),
-    ).where(blocks.c.dataset.in_(_ids), blocks.c.hash.in_(_hashes)),
-    sa.select(
-        stored_objects.c.dataset,
-        stored_objects.c.kind,
-        stored_objects.c.hash,
-        stored_objects.c.size,
-    ).where(stored_objects.c.dataset.in_(_ids), stored_objects.c.hash.in_(_hashes)),
+_OBJECTS = "SELECT dataset, kind, hash, size FROM stored_objects"
+_BLOCKS = "SELECT dataset, 'block', hash, length(raw) FROM blocks"
+_ADD = (
+    "INSERT INTO stored_objects (dataset, kind, hash, size) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (dataset, kind, hash) DO UPDATE SET size = excluded.size"
 )
-_GROW = (
-    sa.update(datasets)
-    .where(datasets.c.id == sa.bindparam("its"))
-    .values(stored_bytes=datasets.c.stored_bytes + sa.bindparam("growth"))
-)
+_GROW = "UPDATE datasets SET stored_bytes = stored_bytes + ? WHERE id = ?"
 _QUOTAS = (
-    sa.select(quotas.c.owner, quotas.c.bytes, accounts.c.name_folded)
-    .outerjoin(accounts, accounts.c.id == quotas.c.owner)
-    .where(
-        quotas.c.owner.in_((NODE, EACH))
-        | accounts.c.name_folded.in_(sa.bindparam("names", expanding=True))
-    )
-    .order_by(quotas.c.owner)
+    "SELECT quotas.owner, quotas.bytes, accounts.name_folded FROM quotas "
+    "LEFT JOIN accounts ON accounts.id = quotas.owner"
 )
-_USED = sa.select(sa.func.coalesce(sa.func.sum(datasets.c.stored_bytes), 0))
-_Key = tuple[DatasetId, ObjectKind, Multihash]
+_USED = "SELECT coalesce(sum(stored_bytes), 0) FROM datasets"
+"""In the words of the driver, since every commit runs them: they take a fifth of the time."""
+_Key = tuple[bytes, str, bytes]
+"""An object as the database has it: dataset, kind, hash."""
 Named = tuple[ObjectKind, Multihash]
-_KEY = ("dataset", "kind", "hash")
 
 
 @dataclass(slots=True)
@@ -80,7 +62,7 @@ class Growth:
     """Bytes by which a dataset grows, and the rows of its register that are new."""
 
     bytes: int = 0
-    rows: list[dict[str, object]] = field(default_factory=list)
+    rows: list[tuple[object, ...]] = field(default_factory=list)
 
 
 def growths(
@@ -90,49 +72,63 @@ def growths(
     sizes = dict[_Key, int]()
     for dataset, added in wanted:
         for block in added:
-            sizes[dataset, ObjectKind.BLOCK, block.hash] = len(block.raw)
+            sizes[dataset.key, ObjectKind.BLOCK.value, block.hash.raw] = len(block.raw)
             for named in named_objects(block.event):
-                sizes[dataset, named.kind, named.hash] = named.size
-    return growths_of(db, sizes)
+                sizes[dataset.key, named.kind.value, named.hash.raw] = named.size
+    return _growths(db, sizes)
+
+
+def growths_of_objects(
+    db: sa.Connection, dataset: DatasetId, found: Mapping[Named, int]
+) -> dict[DatasetId, Growth]:
+    """Return by how much a dataset grows with objects of these sizes, if it grows."""
+    return _growths(
+        db, {(dataset.key, kind.value, name.raw): size for (kind, name), size in found.items()}
+    )
+
+
+def _growths(db: sa.Connection, sizes: Mapping[_Key, int]) -> dict[DatasetId, Growth]:
+    known, found = _known(db, list(sizes)), dict[DatasetId, Growth]()
+    for key, size in sizes.items():
+        before = known.get(key)
+        if before != size:
+            growth = found.setdefault(DatasetId(key[0]), Growth())
+            growth.bytes += size - (before or 0)
+            if key[1] in COUNTED:
+                growth.rows.append((*key, size))
+    return found
 
 
 def _known(db: sa.Connection, keys: Sequence[_Key]) -> dict[_Key, int]:
-    """Return the sizes of those that are counted."""
+    """Return the sizes of objects that are counted, of these and some others."""
     known = dict[_Key, int]()
     for start in range(0, len(keys), AT_ONCE):
         some = keys[start : start + AT_ONCE]
-        asked = {"ids": {key[0] for key in some}, "hashes": [key[2] for key in some]}
-        for dataset, kind, name, size in db.execute(_KNOWN, asked):
-            known[dataset, ObjectKind(kind), name] = size
-    return {key: known[key] for key in keys if key in known}
+        datasets_, hashes = list({key[0] for key in some}), [key[2] for key in some]
+        its = f" WHERE dataset IN ({_marks(datasets_)}) AND hash IN ({_marks(hashes)})"
+        query = f"{_BLOCKS}{its} UNION ALL {_OBJECTS}{its}"
+        for dataset, kind, name, size in plainly(db, query, (*datasets_, *hashes) * 2):
+            known[bytes(dataset), kind, bytes(name)] = size
+    return known
 
 
-def growths_of(db: sa.Connection, sizes: Mapping[_Key, int]) -> dict[DatasetId, Growth]:
-    """Return by how much datasets grow with objects of these sizes."""
-    known = _known(db, list(sizes))
-    found = dict[DatasetId, Growth]()
-    for (dataset, kind, name), size in sizes.items():
-        before = known.get((dataset, kind, name))
-        if before == size:
-            continue
-        growth = found.setdefault(dataset, Growth())
-        growth.bytes += size - (before or 0)
-        if kind in COUNTED:
-            row = {"dataset": dataset, "kind": kind.value, "hash": name, "size": size}
-            growth.rows.append({**row, "uploaded_at": None})
-    return found
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def add_growths(db: sa.Connection, found: Mapping[DatasetId, Growth]) -> None:
     """Register what is new, and count it. The caller keeps the datasets from changing."""
     rows = [row for growth in found.values() for row in growth.rows]
     if rows:
-        insert = insert_new(db, stored_objects)
-        new = {"size": insert.excluded.size}
-        db.execute(insert.on_conflict_do_update(index_elements=_KEY, set_=new), rows)
-    if found:
-        grown = [{"its": its, "growth": growth.bytes} for its, growth in found.items()]
-        db.execute(_GROW, grown)
+        plainly(db, _ADD, rows)
+    for dataset, growth in found.items():
+        grow(db, dataset, growth.bytes)
+
+
+def grow(db: sa.Connection, dataset: DatasetId, growth: int) -> None:
+    """Count more bytes of a dataset, or fewer."""
+    if growth:
+        plainly(db, _GROW, (growth, dataset.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +146,12 @@ class Room:
 
     def __init__(self, db: sa.Connection, names: Collection[str], *, held: bool = True) -> None:
         self._db = db
-        query = _QUOTAS.with_for_update(of=quotas) if held else _QUOTAS
-        rows = db.execute(query, {"names": names})
-        self._limits: dict[str, int] = {row.name_folded or row.owner: row.bytes for row in rows}
+        words = (NODE, EACH)
+        where = f"quotas.owner IN ({_marks(words)}) OR accounts.name_folded IN ({_marks(names)})"
+        lock = " FOR UPDATE OF quotas" if held and db.dialect.name == "postgresql" else ""
+        query = f"{_QUOTAS} WHERE {where} ORDER BY quotas.owner{lock}"
+        rows = plainly(db, query, (*words, *names))
+        self._limits: dict[str, int] = {name or owner: limit for owner, limit, name in rows}
         self._used = dict[str, int]()
 
     def take(self, account: str, growth: int, *, refuse: bool = True) -> None:
@@ -178,8 +177,9 @@ class Room:
 
     def used(self, owner: str) -> int:
         if owner not in self._used:
-            query = _USED if owner == NODE else _USED.where(datasets.c.account_folded == owner)
-            self._used[owner] = int(self._db.execute(query).scalar_one())
+            its = "" if owner == NODE else " WHERE account_folded = ?"
+            found = plainly(self._db, _USED + its, () if owner == NODE else (owner,))
+            self._used[owner] = int(found.scalar_one())
         return self._used[owner]
 
 
@@ -248,14 +248,15 @@ class Quotas:
         row = {"dataset": key.dataset, "kind": key.kind.value, "hash": key.hash, "size": size}
         with writing(self._engine) as db:
             account = lock_sizes(db, key.dataset)
-            known = _known(db, [(key.dataset, key.kind, key.hash)])
-            growth = size - sum(known.values())
+            its = stored_objects.c.dataset == key.dataset
+            its &= (stored_objects.c.kind == key.kind.value) & (stored_objects.c.hash == key.hash)
+            known = db.execute(sa.select(stored_objects.c.size).where(its)).scalar_one_or_none()
+            growth = size - (known or 0)
             Room(db, [account]).take(account, growth)
-            insert = insert_new(db, stored_objects).values(**row, uploaded_at=self._clock())
-            new = {name: insert.excluded[name] for name in ("size", "uploaded_at")}
-            db.execute(insert.on_conflict_do_update(index_elements=_KEY, set_=new))
+            db.execute(sa.delete(stored_objects).where(its))
+            db.execute(sa.insert(stored_objects).values(**row, uploaded_at=self._clock()))
             grow(db, key.dataset, growth)
-            return not known
+            return known is None
 
     def release(self, key: ObjectKey) -> None:
         """Take off an object that a failed upload has reserved. Raises `DatasetNotFound`."""
@@ -265,13 +266,12 @@ class Quotas:
 
     def register(self, dataset: DatasetId, found: Mapping[Named, int]) -> None:
         """Count objects that are there and belong to the dataset. Raises `DatasetNotFound`."""
-        sizes = {(dataset, *named): size for named, size in found.items()}
         with reading(self._engine) as db:
-            if not growths_of(db, sizes):
+            if not growths_of_objects(db, dataset, found):
                 return
         with writing(self._engine) as db:
             lock_sizes(db, dataset)
-            add_growths(db, growths_of(db, sizes))
+            add_growths(db, growths_of_objects(db, dataset, found))
 
     def surplus(
         self, dataset: DatasetId, is_kept: Callable[[ObjectKind, Multihash], bool], before: Instant
@@ -323,12 +323,6 @@ def _select(its: sa.ColumnElement[bool]) -> sa.Select[Any]:
 def _old(before: Instant) -> sa.ColumnElement[bool]:
     at = stored_objects.c.uploaded_at
     return sa.or_(at.is_(None), at < before)
-
-
-def grow(db: sa.Connection, dataset: DatasetId, growth: int) -> None:
-    """Count more bytes of a dataset, or fewer."""
-    if growth:
-        db.execute(_GROW, {"its": dataset, "growth": growth})
 
 
 def count_whole(db: sa.Connection, dataset: DatasetId) -> None:

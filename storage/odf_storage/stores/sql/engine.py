@@ -120,6 +120,14 @@ def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
     return _INSERTS[connection.dialect.name](table)
 
 
+def plainly(db: sa.Connection, statement: str, values: Any) -> Any:
+    """Run a statement of the driver, for one tuple of values or a list of them. `?` stands for a
+    value; nothing is converted. Returns the rows, if there are any."""
+    if db.dialect.name == "postgresql":
+        statement = statement.replace("?", "%s")
+    return db.exec_driver_sql(statement, values)
+
+
 def storable(text: str) -> bool:
     """Return whether the database can store a text: no NUL, no half of a surrogate pair."""
     try:
