@@ -198,8 +198,8 @@ def _collect(run: _Run, entry: DatasetEntry) -> None:
                 return
             marks, heads = _mark(run, entry.id, head)
             _forget_blocks(run, entry.id, marks, heads)
-            _sweep(run, entry.id, marks)
-            _take_off(run, entry.id, marks, head)
+            missed = _sweep(run, entry.id, marks)
+            _take_off(run, entry.id, marks, head, recount=missed)
             _report_unknown(run, entry, marks)
             return
         except RefConflict:
@@ -266,9 +266,10 @@ def _forget_blocks(run: _Run, dataset: DatasetId, marks: Marks, heads: list[Mult
     run.report.blocks_forgotten += run.stores.refs.prune(dataset, heads=heads)
 
 
-def _sweep(run: _Run, dataset: DatasetId, marks: Marks) -> None:
-    """Remove what is not marked; see that what is marked is counted."""
-    infos = _listed(run, dataset)
+def _sweep(run: _Run, dataset: DatasetId, marks: Marks) -> bool:
+    """Remove what is not marked; count what is marked. Return whether anything of it was not
+    counted, as after commits by a version that does not count."""
+    infos, missed = _listed(run, dataset), False
     while page := list(islice(infos, PAGE)):
         kept = dict[tuple[ObjectKind, Multihash], int]()
         for info in page:
@@ -277,17 +278,20 @@ def _sweep(run: _Run, dataset: DatasetId, marks: Marks) -> None:
             elif info.key.kind in COUNTED:
                 kept[info.key.kind, info.key.hash] = info.size
         if kept and not run.report.dry_run:
-            run.stores.quotas.register(dataset, kept)
+            missed |= run.stores.quotas.register(dataset, kept)
+    return missed
 
 
-def _take_off(run: _Run, dataset: DatasetId, marks: Marks, head: Multihash) -> None:
+def _take_off(
+    run: _Run, dataset: DatasetId, marks: Marks, head: Multihash, *, recount: bool
+) -> None:
     """Stop counting what is not marked. Raise `RefConflict` if the head has moved since."""
     if run.report.dry_run:
         return
     gone = run.stores.quotas.surplus(dataset, marks.has, run.before)
     for start in range(0, max(1, len(gone)), PAGE):
         page = gone[start : start + PAGE]
-        run.stores.refs.take_off(dataset, head=head, gone=page, before=run.before)
+        run.stores.refs.take_off(dataset, head=head, gone=page, before=run.before, recount=recount)
 
 
 def _report_unknown(run: _Run, entry: DatasetEntry, marks: Marks) -> None:

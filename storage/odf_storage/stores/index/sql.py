@@ -409,9 +409,10 @@ class RefIndex(Heads):
         head: Multihash,
         gone: Sequence[Named],
         before: Instant,
+        recount: bool,
     ) -> None:
         """Stop counting objects to which no head leads, those apart that were uploaded since
-        `before`; count a dataset of a version that did not count.
+        `before`; count a dataset again if asked, or if it never was.
 
         Raises:
             RefConflict: the head is not `head`.
@@ -423,7 +424,7 @@ class RefIndex(Heads):
             lock_sizes(db, dataset)
             lock_head(db, dataset, head)
             forget_objects(db, dataset, gone, before=before)
-            if db.execute(uncounted).first() is not None:
+            if recount or db.execute(uncounted).first() is not None:
                 count_whole(db, dataset)
 
 

@@ -264,14 +264,16 @@ class Quotas:
             lock_sizes(db, key.dataset)
             forget_objects(db, key.dataset, [(key.kind, key.hash)])
 
-    def register(self, dataset: DatasetId, found: Mapping[Named, int]) -> None:
-        """Count objects that are there and belong to the dataset. Raises `DatasetNotFound`."""
+    def register(self, dataset: DatasetId, found: Mapping[Named, int]) -> bool:
+        """Count objects that are there and belong to the dataset; return whether any was new.
+        Raises `DatasetNotFound`."""
         with reading(self._engine) as db:
             if not growths_of_objects(db, dataset, found):
-                return
+                return False
         with writing(self._engine) as db:
             lock_sizes(db, dataset)
             add_growths(db, growths_of_objects(db, dataset, found))
+        return True
 
     def surplus(
         self, dataset: DatasetId, is_kept: Callable[[ObjectKind, Multihash], bool], before: Instant
@@ -326,7 +328,7 @@ def _old(before: Instant) -> sa.ColumnElement[bool]:
 
 
 def count_whole(db: sa.Connection, dataset: DatasetId) -> None:
-    """Count a dataset that never was, after all its objects were registered."""
+    """Count a dataset from the index, after all its objects were registered."""
     of_blocks = sa.select(sa.func.sum(sa.func.length(blocks.c.raw))).where(
         blocks.c.dataset == dataset
     )
@@ -334,5 +336,5 @@ def count_whole(db: sa.Connection, dataset: DatasetId) -> None:
         stored_objects.c.dataset == dataset
     )
     total = sum(int(db.execute(query).scalar_one() or 0) for query in (of_blocks, of_objects))
-    uncounted = (datasets.c.id == dataset) & datasets.c.stored_bytes.is_(None)
-    db.execute(sa.update(datasets).where(uncounted).values(stored_bytes=total))
+    its = sa.update(datasets).where(datasets.c.id == dataset)
+    db.execute(its.values(stored_bytes=total))
