@@ -79,6 +79,7 @@ def test_begun_uploads_of_an_account_are_bounded_by_the_bytes_they_announce(tmp_
         refused = begin(c, "foo", contents[2])
         assert refused.status_code == 429
         assert refused.json()["setting"] == "ODF_NODE_MAX_BEGUN_BYTES_ACCOUNT"
+        assert refused.headers["ratelimit-policy"] == '"TooManyBegun";q=1000;qu="content-bytes"'
         grown = {"upload-offset": "1", "upload-length": "700"}  # announced anew, and larger
         address = f"/foo/data/{Multihash.of(contents[0])}"
         assert c.patch(address, content=b"x", headers=grown).status_code == 429

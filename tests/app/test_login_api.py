@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 
 import pytest
@@ -115,6 +116,11 @@ def test_after_too_many_failures_even_the_right_password_has_to_wait(client):
     answer = log_in(client, "wasya", "pwd_wasya")
     assert answer.status_code == 429
     assert 0 < int(answer.headers["retry-after"]) <= 301
+    policy, left = answer.headers["ratelimit-policy"], answer.headers["ratelimit"]
+    assert re.fullmatch(r'"TooManyAttempts";q=\d+;w=300', policy)
+    assert left == f'"TooManyAttempts";r=0;t={answer.headers["retry-after"]}'
+    told = answer.json()["detail"]
+    assert "an administrator of the node can raise ODF_NODE_LOGIN_ATTEMPTS" in told
     assert log_in(client, "somebody", "else").status_code == 401
 
 

@@ -304,6 +304,8 @@ def test_one_caller_has_a_share_of_the_readers(node):
         hold(nobody)
         refused = nobody.get("/long/read?limit=1")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+        assert refused.headers["ratelimit"] == '"ShareTaken";r=0;t=5'
+        assert refused.headers["ratelimit-policy"].endswith(';qu="concurrent-requests"')
         assert refused.json()["setting"] == "ODF_NODE_SHARE"
         assert nobody.get("/long/tail?limit=1").status_code == 200  # tails have turns of their own
         assert alice.get("/long/read?limit=1").status_code == 200

@@ -118,10 +118,13 @@ def problem(
 ) -> dict[str, Any]:
     """Return a problem document (RFC 9457) that also has the `message` of the reference node.
 
-    The fact `setting` names the setting that an administrator can change; `detail` includes it.
+    The fact `setting` names the setting that an administrator can change; `detail` includes it,
+    and says so if the caller can only wait.
     """
     trace = trace_id(current_trace())
     setting = (facts or {}).get("setting")
+    if setting and status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        setting = f"an administrator of the node can raise {setting}"
     return {
         **(facts or {}),
         **({"traceId": trace} if trace else {}),

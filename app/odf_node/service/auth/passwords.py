@@ -134,10 +134,13 @@ those from one. It is large, because whoever reaches it keeps the account's owne
 class TooManyAttempts(LimitExceeded):
     """Too many logins failed. `retry_after_s` is the number of seconds until the next attempt."""
 
-    def __init__(self, retry_after_s: int) -> None:
+    def __init__(self, retry_after_s: int, attempts: int, window_s: float) -> None:
         super().__init__(
             f"Too many failed logins; try again in {retry_after_s} seconds",
             retry_after_s=retry_after_s,
+            limit=attempts,
+            window_s=round(window_s),
+            setting="ODF_NODE_LOGIN_ATTEMPTS",
         )
 
 
@@ -174,7 +177,7 @@ class Throttle:
         """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
         wait = self.count(self._limits(account, address))
         if wait is not None:
-            raise TooManyAttempts(wait)
+            raise TooManyAttempts(wait, self.attempts, self.window_s)
 
     def count(self, limits: Mapping[Key, int]) -> int | None:
         """Count one attempt for each key and return None. If a limit is reached, count nothing
@@ -229,7 +232,7 @@ class SharedThrottle:
         """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
         wait = self.count(self._limits(account, address))
         if wait is not None:
-            raise TooManyAttempts(wait)
+            raise TooManyAttempts(wait, self.attempts, self.window_s)
 
     def count(self, limits: Mapping[Key, int]) -> int | None:
         """Count one attempt for each key and return None. If a limit is reached, count nothing

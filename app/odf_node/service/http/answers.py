@@ -53,6 +53,10 @@ class JsonAnswer(Response):
         return msgspec.json.encode(content, enc_hook=str)
 
 
+CONCURRENT = "concurrent-requests"
+"""Unit of limits without a window: what is under way, or waits, at one time."""
+
+
 class ProblemAnswer(JsonAnswer):
     media_type = PROBLEM_JSON
 
@@ -99,12 +103,27 @@ def _challenge(error: NodeError) -> dict[str, str]:
 def _headers(error: NodeError) -> dict[str, str]:
     status = int(status_of(error))
     if status in (429, 503) and "retry_after_s" in error.facts:
-        return {"retry-after": str(error.facts["retry_after_s"])}
+        return {"retry-after": str(error.facts["retry_after_s"]), **_rate_limit(error)}
     if "challenge" in error.facts:
         return _challenge(error)
     if status == 401:
         return {"www-authenticate": "Bearer"}
     return {"upgrade": "websocket", "connection": "upgrade"} if status == 426 else {}
+
+
+def _rate_limit(error: NodeError) -> dict[str, str]:
+    """Return the headers of draft-ietf-httpapi-ratelimit-headers that name the limit that was
+    reached, if it has a number."""
+    facts = error.facts
+    most = facts.get("value", facts.get("limit"))
+    if not isinstance(most, int):
+        return {}
+    window = facts.get("window_s")
+    unit = f';qu="{facts.get("unit", CONCURRENT)}"' if window is None else f";w={window}"
+    return {
+        "ratelimit-policy": f'"{error.code}";q={most}{unit}',
+        "ratelimit": f'"{error.code}";r=0;t={facts["retry_after_s"]}',
+    }
 
 
 class StreamedAnswer(StreamingResponse):

@@ -154,7 +154,7 @@ S3_NAMES = {
 JSON_RPC_REFUSED = -32000
 """The code of errors of a server, in JSON-RPC."""
 BASIC_CHALLENGE = 'Basic realm="any name, and a token as the password", charset="UTF-8"'
-KEPT = ("retry-after", "www-authenticate")
+KEPT = ("retry-after", "ratelimit", "ratelimit-policy", "www-authenticate")
 """Headers with the same meaning in every protocol."""
 
 

@@ -26,12 +26,14 @@ RETRY_S = 3600
 class TooManyBegun(LimitExceeded):
     """A limit of incomplete uploads, or of their bytes, is reached."""
 
-    def __init__(self, what: str, limit: int, setting: str | None = None) -> None:
+    def __init__(
+        self, what: str, limit: int, setting: str | None = None, unit: str | None = None
+    ) -> None:
         message = (
             f"{what} have begun and not ended; finish some, send this object whole by PUT, or "
             "wait until those that are left alone for a day are cleared away"
         )
-        super().__init__(message, limit=limit, setting=setting, retry_after_s=RETRY_S)
+        super().__init__(message, limit=limit, setting=setting, unit=unit, retry_after_s=RETRY_S)
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ def _claim(
             raise TooManyBegun(f"{of_account} uploads of your account", of_account)
         if announced + total > most_bytes:
             what = f"uploads of your account with {announced} bytes, of {most_bytes} it may have,"
-            raise TooManyBegun(what, most_bytes, "ODF_NODE_MAX_BEGUN_BYTES_ACCOUNT")
+            setting = "ODF_NODE_MAX_BEGUN_BYTES_ACCOUNT"
+            raise TooManyBegun(what, most_bytes, setting, "content-bytes")
 
     account = actor.account.id if actor.account is not None else AccountId("")
     partial.claim(account, key, total, judge)
