@@ -17,8 +17,8 @@ from upkeep_parts import odf
 
 from odf_node.service.accounts import login
 from odf_node.service.accounts.accounts import ensure_account, set_password
+from odf_node.service.accounts.quotas import parse_quota
 from odf_node.service.ingest.posts import INLINE_BYTES
-from odf_node.service.limits.quotas import parse_quota
 from odf_protocol.metadata.events import AddPushSource
 from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 from odf_protocol.multihash import Multihash

@@ -27,7 +27,7 @@ def list_(data: Path | None, database_url: str | None, as_json: bool) -> None:
     """Show what the node and each account take, and their quotas."""
     from odf_storage.stores.index.sql_sizes import EACH, NODE
 
-    from ..service.limits.quotas import shown
+    from ..service.accounts.quotas import shown
 
     with node_stores(data, database_url) as (stores, _):
         accounts, after = list[dict[str, Any]](), None
@@ -66,7 +66,7 @@ def set_(
     from odf_storage.stores.index.sql_sizes import EACH, NODE
 
     from ..service.accounts.accounts import find_account
-    from ..service.limits.quotas import parse_quota
+    from ..service.accounts.quotas import parse_quota
 
     if len(names) + of_node + each_account != 2 or not names:
         raise BadInput(

@@ -101,7 +101,7 @@ OWN = (
         dataset_routes=(f"{_HERE}.why.routes:add_why_routes",),
         dataset_pages={"why": f"{_HERE}.why.page:why_page"},
     ),
-    Feature(name="quotas", router=f"{_HERE}.limits.quotas:router"),
+    Feature(name="quotas", router=f"{_HERE}.accounts.quotas:router"),
     Feature(
         name="trust",
         settings=f"{_HERE}.trust.log:TrustSettings",

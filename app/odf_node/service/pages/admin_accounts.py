@@ -10,12 +10,11 @@ from starlette.routing import Route
 
 from odf_protocol.errors import BadInput, Conflict, NodeError
 
-from ..accounts import accounts
+from ..accounts import accounts, quotas
 from ..accounts.accounts import Administration
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import part_of
-from ..limits import quotas
 from ..membership import membership
 from ..membership.membership import Fate, Membership
 from . import views

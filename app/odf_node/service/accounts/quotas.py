@@ -19,12 +19,12 @@ from odf_storage.runtime.logs import add_facts
 from odf_storage.stores.index.sql_sizes import NODE, Usage
 from odf_storage.stores.ports.values import Account
 
-from ..accounts.accounts import find_account, require_session
 from ..auth.access import Unauthenticated, require_admin
 from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import ActorDep, StoresDep
+from .accounts import find_account, require_session
 
 MAX_BODY_BYTES = 4096
 MAX_QUOTA = 2**60
