@@ -83,10 +83,10 @@ def remove(url: str, name: str, *, account: bool, token: str | None, as_json: bo
 @click.option("--database-url", help="Database instead of SQLite in the data folder.")
 @json_option
 def rotate(as_json: bool, **given: Any) -> None:
-    """Seal all secrets of a node with the first of ODF_STORE_SECRETS_KEYS.
+    """Seal all variables and keys of datasets with the first of ODF_STORE_SECRETS_KEYS.
 
-    The administrator runs it with the settings of the node. Afterwards the older keys may be
-    removed.
+    The administrator runs it with the settings of the node. Keep the older keys behind the first:
+    the key of the node, tokens of mirrors and secrets of webhooks stay sealed with them.
     """
     from ..service.definitions.variables import reseal
     from ..service.settings import load_settings
