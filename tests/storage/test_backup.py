@@ -160,11 +160,11 @@ def test_each_kept_backup_restores_its_own_moment(node: Stores, tmp_path: Path) 
     place = place_of(tmp_path / "backups")
     heads = {}
     for number in (1, 2, 3):
-        heads[number] = blocks[-1].hash
+        heads[number] = (blocks[-1].hash, len(blocks))
         assert made(node, place).number == number
         longer(node, town, blocks)
-    for number, head in heads.items():
-        restored(place, tmp_path / f"n{number}", number)
+    for number, (head, count) in heads.items():
+        assert restored(place, tmp_path / f"n{number}", number).blocks == count
         again = node_at(tmp_path / f"n{number}")
         assert again.refs.head(town.id) == head
         assert is_clean(again)

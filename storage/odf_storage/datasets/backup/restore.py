@@ -183,11 +183,11 @@ class _Restore:
             added = growths(db, [(dataset, decoded)])
             insert_blocks(db, dataset, decoded)
             add_growths(db, added)
+            self._report.blocks += len(blocks)
         counted = (info for _, info in objects_of(self._place, held) if info.key.kind in COUNTED)
         while page := list(islice(counted, AT_ONCE)):
             sizes = {(each.key.kind, each.key.hash): each.size for each in page}
             add_growths(db, growths_of_objects(db, dataset, sizes))
-            self._report.blocks += len(blocks)
 
     def _tables(self, db: sa.Connection) -> None:
         tables = self._manifest.tables
