@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from service import serving
 from upkeep_parts import grown, key_of
 
 from odf_node.service.processes.follower import Stopping
+from odf_node.service.system import chores as upkeep
 from odf_node.service.system.chores import FIRST_S, Chore, ChoreRunner, UpkeepSettings, chores_of
 from odf_node.service.system.recurring import RETRY_S
 from odf_protocol.errors import BadInput, Unavailable
@@ -22,9 +24,10 @@ from odf_storage.datasets.upkeep.turns import HELD_S, MOST_PROBLEM_CHARS, RENEW_
 from odf_storage.runtime.clock import system_clock
 from odf_storage.runtime.environment import read_settings
 from odf_storage.stores.ports.accounts import AuditFilter
-from odf_storage.stores.ports.values import ObjectKind
+from odf_storage.stores.ports.values import JobStatus, ObjectKind, Succeeded
 
 EVERY_S = 7200.0
+LEASE = timedelta(seconds=60)
 
 
 class Moving:
@@ -217,6 +220,7 @@ def test_garbage_goes_and_damage_is_found_and_put_aside(stores: Stores, tmp_path
 def test_settings_say_which_chores_there_are(tmp_path: Path) -> None:
     assert [*chores(tmp_path)] == ["gc", "fsck"]
     assert [*chores(tmp_path, gc_every_s=0, fsck_every_s=0, scrub_every_s=5)] == ["scrub"]
+    assert "compact" in chores(tmp_path, compact_every_s=5)
     for name, text in (("GC_EVERY_S", "-1"), ("SCRUB_BYTES_S", "0"), ("COMPACT", "1")):
         with pytest.raises(BadInput):
             read_settings(UpkeepSettings, {f"ODF_UPKEEP_{name}": text}, {})
@@ -240,3 +244,29 @@ def test_the_admin_page_tells_of_the_last_run_and_of_a_failure(tmp_path: Path) -
             http.cookies.set("odf_session", service.token("chief"))
             page = http.get("/v/admin/storage", headers={"accept": "text/html"}).text
     assert "failed: the bucket is away" in page
+
+
+def test_datasets_with_many_small_slices_are_compacted_one_at_a_time_and_others_left_out(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many, _ = grown(stores, "kamu/many", slices=5)
+    other, _ = grown(stores, "kamu/other", slices=5)
+    grown(stores, "kamu/few", slices=2)
+    read, _ = grown(stores, "kamu/read", slices=5)
+    reader, _ = grown(stores, "kamu/reader", slices=1)
+    stores.registry.set_inputs(reader.id, [read.id])
+    monkeypatch.setattr(upkeep, "POLL_S", 0.01)
+    worked: list[Any] = []
+
+    def work(*_: object) -> None:
+        """A worker that does what waits."""
+        waiting = stores.jobs.page(statuses=(JobStatus.WAITING,))
+        assert len(waiting) <= 1
+        if waiting and (claimed := stores.jobs.claim("w", kinds=("compact",), lease=LEASE)):
+            worked.append(claimed.spec.dataset)
+            stores.jobs.finish(claimed.id, "w", Succeeded({}))
+
+    its = chores(tmp_path, compact_every_s=9, compact_saves=3)
+    assert its["compact"].work(stores, work) == {"compacted": 2, "failed": 0}
+    assert set(worked) == {many.id, other.id}
+    assert len(worked) == 2

@@ -27,7 +27,7 @@ from .views import Views
 PATH = "/v/admin/storage"
 LARGEST = 20
 DAMAGES = 100
-UPKEEP = ("fsck", "gc", "scrub")
+UPKEEP = ("fsck", "gc", "scrub", "compact")
 """Maintenance, by schedule or command, whose last runs are shown."""
 
 

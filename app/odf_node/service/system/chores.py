@@ -1,8 +1,9 @@
-"""Upkeep by itself: one of the services of a node collects garbage, checks, and scrubs."""
+"""Upkeep by itself: one of the services of a node collects garbage, checks, scrubs, compacts."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,19 +13,26 @@ from typing import ClassVar
 from pydantic import Field
 
 from odf_protocol.errors import NodeError
+from odf_protocol.metadata.events import DatasetKind
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import compact_job
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.gc import collect_garbage, sweep_merge_states
+from odf_storage.datasets.upkeep.marks import entries
 from odf_storage.datasets.upkeep.turns import Turns
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.environment import BaseSettings
 from odf_storage.stores.ports.accounts import AuditEntry
+from odf_storage.stores.ports.values import JobSpec, JobStatus
 
+from ..jobs.job_watch import FINISHED
 from ..processes.follower import Stopping
 from .recurring import RETRY_S, Recurring
 
 DAY_S = 86_400.0
 FIRST_S = 60.0
 """Pause after a start, so that the first answers compete with no upkeep."""
+POLL_S = 0.5
 _log = logging.getLogger("odf.node")
 
 
@@ -52,6 +60,15 @@ class UpkeepSettings(BaseSettings):
     scrub_bytes_s: int = Field(
         20 << 20, ge=1024, description="Bytes a second that a scrub reads at most."
     )
+    compact_every_s: float = Field(
+        0.0,
+        ge=0,
+        description="Seconds from a compaction of datasets with many small slices to the next; 0: "
+        "by command alone. Copies elsewhere of what was compacted have diverged.",
+    )
+    compact_saves: int = Field(
+        1000, ge=1, description="Blocks that the compaction of a dataset saves, or it is left out."
+    )
 
 
 GoOn = Callable[..., None]
@@ -75,6 +92,7 @@ def chores_of(settings: UpkeepSettings, data: Path) -> Iterator[Chore]:
         "fsck": (settings.fsck_every_s, partial(_check, None)),
         "scrub": (settings.scrub_every_s, partial(_check, settings.scrub_bytes_s)),
     }
+    every["compact"] = settings.compact_every_s, partial(_compact, settings.compact_saves)
     for name, (every_s, work) in every.items():
         if every_s:
             yield Chore(name, every_s, work)
@@ -102,6 +120,34 @@ def _check(bytes_s: int | None, stores: Stores, go_on: GoOn) -> dict[str, int]:
     for finding in report.problems[:10]:
         _log.error("upkeep found: %s %s: %s", finding.reason, finding.dataset, finding.message)
     return {"datasets": report.datasets, "problems": report.problem_count}
+
+
+def _compact(least: int, stores: Stores, go_on: GoOn) -> dict[str, int]:
+    """Have datasets compacted by workers, one at a time on the whole node, so that the work of
+    people has all other workers. What derivatives or mirrors here depend on stays as it is."""
+    from odf_storage.datasets.rewrite.compact import plan_hard  # a start needs none of it
+    from odf_storage.datasets.rewrite.compaction import SliceLimits
+
+    compacted = failed = 0
+    for entry in entries(stores.registry):
+        go_on()
+        is_own = entry.kind is DatasetKind.Root and stores.mirrors.find(entry.id) is None
+        if not is_own or stores.blocks.count(entry.id) <= least:
+            continue
+        if stores.registry.dependants(entry.id):
+            continue
+        plan = plan_hard(Dataset(entry, stores), SliceLimits())
+        if len(plan.old) - len(plan.steps) < least:
+            continue
+        key = f"{compact_job.KIND}:{entry.id}:upkeep"
+        spec = JobSpec(compact_job.KIND, entry.id, {}, lock=str(entry.id), dedup_key=key)
+        job = stores.jobs.submit(spec)
+        while (status := stores.jobs.get(job).status) not in FINISHED:
+            time.sleep(POLL_S)
+            go_on()
+        compacted += status is JobStatus.SUCCEEDED
+        failed += status is JobStatus.FAILED
+    return {"compacted": compacted, "failed": failed}
 
 
 class ChoreRunner(Recurring):
