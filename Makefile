@@ -78,6 +78,7 @@ bench-quick: $(V)/.dev-ok ## on a quiet machine, before a release: which ratios 
 torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step, and executors; flip 1000 bits; play 1000 histories
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/torment.py --spark --seconds $(SECONDS)
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/hostile.py
+	ODF_TEST_GENERATED=8 $(BIN)/python -m pytest -q tests/app/test_http_generated.py
 	ODF_TEST_HOSTILE_REQUESTS=2000 $(BIN)/python -m pytest -q -s --timeout 3600 tests/torture/test_hostile_requests.py
 	ODF_TORTURE=1 $(BIN)/python -m pytest -q --timeout 1800 tests/torture/test_crash_points.py
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/rotting.py --flips 1000
