@@ -13,12 +13,21 @@ from tests.conformance.ref_index import RefIndexContract
 from tests.conformance.registry import RegistryContract, register
 
 from odf_protocol.identity import DatasetAlias
+from odf_protocol.instant import Instant
 from odf_storage.stores.index import sql, sql_blocks
 from odf_storage.stores.index.sql import DatasetRegistry
 from odf_storage.stores.index.sql_blocks import SqlBlockIndex
+from odf_storage.stores.index.sql_disclosures import Disclosures
 from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import BlockDamaged, JobNotFound, LeaseLost
-from odf_storage.stores.ports.values import JobId, JobSpec, JobStatus, Succeeded, Variable
+from odf_storage.stores.ports.values import (
+    JobId,
+    JobSpec,
+    JobStatus,
+    Succeeded,
+    Variable,
+    Visibility,
+)
 from odf_storage.stores.registers.schedules import Variables
 from odf_storage.stores.sql.tables import blocks as block_rows
 
@@ -105,6 +114,25 @@ def test_a_dataset_created_again_gets_no_variables_of_the_one_before(
     assert variables.owners() == sorted([str(OTHER), "did:odf:alice"])
     again(registry)
     assert variables.of_owner(str(ID)) == {}
+
+
+def test_what_everybody_was_told_stays_in_the_order_of_its_changes(
+    database: sa.Engine, registry: DatasetRegistry
+) -> None:
+    told, everything = (Disclosures(database, everything=each) for each in (False, True))
+    assert told.page(limit=9) == []
+    assert {each.dataset for each in everything.page(limit=9)} == {ID, OTHER}
+    for dataset in (OTHER, ID):
+        registry.set_visibility(dataset, Visibility.PUBLIC)
+    registry.forget(OTHER)
+    registry.set_visibility(ID, Visibility.PRIVATE)
+    first, last = told.page(limit=9)
+    assert {first.dataset, last.dataset} == {ID, OTHER}
+    assert told.page(limit=1) == [first]
+    assert told.page(after=first, limit=9) == [last]
+    assert told.page(since=first.at, before=Instant(last.at.ns + 1), limit=9) == [first, last]
+    assert told.page(before=first.at, limit=9) == []
+    assert told.find(OTHER) in (first, last)
 
 
 def test_ended_jobs_go_with_their_dataset_and_the_rows_they_rejected(
