@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .public.following import Changes, Following, Position
     from .public.node import Node
     from .public.node import Node as node  # noqa: N813 - it reads like `open`
-    from .public.notebook import load_ipython_extension as load_ipython_extension
+    from .public.node import load_ipython_extension as load_ipython_extension
     from .public.publish import Receipt, publish
     from .public.spark import SparkSource as SparkSource
 
@@ -39,7 +39,7 @@ _PLACES = {
     "Position": (".public.following", "Position"),
     "Receipt": (".public.publish", "Receipt"),
     "SparkSource": (".public.spark", "SparkSource"),
-    "load_ipython_extension": (".public.notebook", "load_ipython_extension"),
+    "load_ipython_extension": (".public.node", "load_ipython_extension"),
     "node": (".public.node", "Node"),
     "open": (".public.dataset", "open_dataset"),
     "publish": (".public.publish", "publish"),

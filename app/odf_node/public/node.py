@@ -92,3 +92,17 @@ class Node:
             accept = MEDIA_TYPES[Format.ARROW]
             with api.opened("query", body=body, accept=accept) as (_, stream):
                 return pa.ipc.open_stream(pa.PythonFile(Messages(stream), "r")).read_all()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the magic `%%odf [NODE]`: the cell is a query, its value the rows as a pandas frame, or
+    as an Arrow table without pandas. `%load_ext odf_node` calls this."""
+    shell.register_magic_function(_asked, "cell", "odf")
+
+
+def _asked(line: str, cell: str) -> Any:
+    table = Node(line.strip() or None).sql(cell)
+    try:
+        return table.to_pandas()
+    except ImportError:
+        return table

@@ -1,4 +1,4 @@
-"""Datasets in a notebook: the card of a dataset, the list that a search found, and cells of SQL.
+"""Datasets in a notebook: the card of a dataset, and the list that a search found.
 
 A card is HTML without scripts. What strangers wrote is escaped in it; colours are those of the
 notebook.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.errors import NodeError
@@ -19,7 +19,7 @@ from ..service.pages.cells import cell_text, column_lines, kinds_in
 from ..service.pages.pictures import WIDTH, Figure, Rows, picture
 
 if TYPE_CHECKING:
-    from .dataset import Dataset
+    import pyarrow as pa
 
 ROWS, COLUMNS = 5, 20
 SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000
@@ -32,7 +32,16 @@ DRAWN = {
 """Attributes of what is drawn, by the kind of figure; notebooks may drop style sheets."""
 
 
-def card_html(dataset: Dataset) -> str:
+class Shown(Protocol):
+    """A dataset, which knows this module; so this one does not know it."""
+
+    @property
+    def info(self) -> dict[str, Any]: ...
+
+    def arrow(self, *, changelog: bool, skip: int, limit: int) -> pa.Table: ...
+
+
+def card_html(dataset: Shown) -> str:
     """Return the card: name, sentence, license, freshness, columns, newest rows, picture. If the
     dataset cannot be read, the card says why."""
     try:
@@ -49,7 +58,7 @@ def list_html(told: Iterable[Mapping[str, Any]]) -> str:
     return _table(("dataset", "description", "rows", "size", "license", "changed"), lines)
 
 
-def _sample(dataset: Dataset, facts: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _sample(dataset: Shown, facts: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the newest rows as they were recorded, column by column, as JSON values."""
     from odf_storage.datasets.read.records import DataFormat, shaped
 
@@ -127,19 +136,3 @@ def _drawn(figure: Figure) -> str:
         f'viewBox="-4 -4 {WIDTH + 8} {figure.height + 8}"><title>{title}</title>'
         f'{grid if figure.grid else ""}<path d="{figure.path}" {DRAWN[figure.kind]}/></svg>'
     )
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """Add the magic `%%odf [NODE]`: the cell is a query, its value the rows as a pandas frame, or
-    as an Arrow table without pandas. `%load_ext odf_node` calls this."""
-    shell.register_magic_function(_asked, "cell", "odf")
-
-
-def _asked(line: str, cell: str) -> Any:
-    from .node import Node
-
-    table = Node(line.strip() or None).sql(cell)
-    try:
-        return table.to_pandas()
-    except ImportError:
-        return table
