@@ -134,6 +134,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             "    --node http://127.0.0.1:8080 --background --format parquet -o all.parquet"
         ),
     ),
+    "quota list": ("odf-node quota list",),
+    "quota set": (
+        "odf-node quota set anna 500GB",
+        "odf-node quota set --each-account 20GB",
+        "odf-node quota set --node 4TB",
+        "odf-node quota set anna none",
+    ),
     "refresh": ("odf-node refresh http://127.0.0.1:8080/weather-daily --recursive",),
     "mcp": ("odf-node mcp http://127.0.0.1:8080",),
     "watch": (

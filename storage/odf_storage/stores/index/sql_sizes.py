@@ -35,6 +35,7 @@ NODE = "node"
 EACH = "account"
 """Owner of the quota of accounts that have none of their own."""
 QUOTA_EXCEEDED = "QuotaExceeded"
+"""The code of the error, for code that decides by it."""
 COUNTED = (ObjectKind.DATA, ObjectKind.CHECKPOINT)
 """Kinds of objects in the register; blocks are in a table of their own."""
 AT_ONCE = 500
@@ -187,7 +188,7 @@ def quota_exceeded(owner: str, used: int, limit: int, growth: int) -> LimitExcee
     """An account, or the whole node, would take more than its quota."""
     who, whose = (f"account {owner}", owner) if owner != NODE else ("this node", "--node")
     return LimitExceeded(
-        QUOTA_EXCEEDED,
+        "QuotaExceeded",
         f"{who} takes {used} of {limit} bytes, and {growth} more do not fit; nothing was stored. "
         "Delete or compact datasets, which makes room at the next garbage collection, or have "
         f"an administrator of the node raise the quota (odf-node quota set {whose})",
