@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST = 485
+MOST = 487
 """Modules of ours that a service on an empty node loads. Lower it when there are fewer."""
 FOR_LATER = {
     "alembic": "a database of another version",
