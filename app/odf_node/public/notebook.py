@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.errors import NodeError
@@ -17,9 +17,6 @@ from odf_protocol.errors import NodeError
 from ..client.limits import age_text, one_line, size_text
 from ..service.pages.cells import cell_text, column_lines, kinds_in
 from ..service.pages.pictures import WIDTH, Figure, Rows, picture
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROWS, COLUMNS = 5, 20
 SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000
@@ -32,18 +29,9 @@ DRAWN = {
 """Attributes of what is drawn, by the kind of figure; notebooks may drop style sheets."""
 
 
-class Shown(Protocol):
-    """A dataset, which knows this module; so this one does not know it."""
-
-    @property
-    def info(self) -> dict[str, Any]: ...
-
-    def arrow(self, *, changelog: bool, skip: int, limit: int) -> pa.Table: ...
-
-
-def card_html(dataset: Shown) -> str:
-    """Return the card: name, sentence, license, freshness, columns, newest rows, picture. If the
-    dataset cannot be read, the card says why."""
+def card_html(dataset: Any) -> str:
+    """Return the card of a `Dataset`, a class that knows this module: name, sentence, license,
+    freshness, columns, newest rows, picture. If it cannot be read, the card says why."""
     try:
         facts = dataset.info
         sample = _sample(dataset, facts)
@@ -58,7 +46,7 @@ def list_html(told: Iterable[Mapping[str, Any]]) -> str:
     return _table(("dataset", "description", "rows", "size", "license", "changed"), lines)
 
 
-def _sample(dataset: Shown, facts: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _sample(dataset: Any, facts: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return the newest rows as they were recorded, column by column, as JSON values."""
     from odf_storage.datasets.read.records import DataFormat, shaped
 
