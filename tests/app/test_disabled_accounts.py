@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -25,6 +28,9 @@ from odf_node.service.webhooks.delivering import Delivering
 from odf_storage.stores.ports.values import Account, DatasetEntry, Role, Visibility
 from odf_storage.stores.ports.webhooks import Webhook
 
+CONTRACT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
+METHODS = ("get", "put", "post", "patch", "delete", "head")
+FILLED = {"dataset": "anna/own", "account": "anna", "name": "anna"}
 PASSWORD = "pwd_of_anna"
 CHIEF = "pwd_of_chief"
 HTML = {"accept": "text/html"}
@@ -243,3 +249,53 @@ def test_commands_disable_and_enable_beside_a_running_node(node: Set, tmp_path: 
     assert json.loads(odf("enable", "anna", "--json").stdout)["disabledAt"] is None
     assert node.status("/accounts/me", node.anna) == 200
     assert odf("disable", "nobody").exit_code == 3
+
+
+def routes() -> Iterator[tuple[str, str]]:
+    """Every method and address of the contract, of a private dataset of anna where it has one."""
+    for path, item in yaml.safe_load(CONTRACT.read_text(encoding="utf-8"))["paths"].items():
+        filled = re.sub(r"{(\w+)}", lambda found: FILLED.get(found[1], "f1620" + 64 * "0"), path)
+        for method in METHODS:
+            if method in item:
+                yield method, filled
+
+
+def answers(node: Set, bearer: str, asked: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    found = dict[tuple[str, str], int]()
+    with node.service.http(bearer) as http:
+        for method, path in asked:
+            with http.stream(method, path) as answer:
+                found[method, path] = answer.status_code
+    return found
+
+
+@pytest.mark.parametrize("how", ["disabled", "deleted"])
+def test_on_every_route_the_token_of_who_left_is_that_of_nobody(node: Set, how: str) -> None:
+    token, session = node.anna, node.session("anna", PASSWORD)
+    with node.service.http(node.chief) as http:
+        if how == "disabled":
+            assert http.put("/accounts/anna/disabled").status_code == 204
+        else:
+            assert http.delete("/accounts/anna?datasets=keep").status_code == 200
+    asked = list(routes())
+    assert len(asked) > 100
+    nobody = answers(node, "ka_" + "0" * 58, asked)
+    assert answers(node, token, asked) == nobody
+    assert answers(node, session, asked) == nobody
+
+
+def test_an_administrator_who_is_one_no_more_is_answered_as_a_user_on_every_route_of_accounts(
+    node: Set,
+) -> None:
+    """As after a group was taken from somebody: by token and by session, at once."""
+    bob = ensure_account(node.stores.accounts, "bob", os.urandom)
+    cost, now = node.service.node.passwords.cost, node.service.node.clock()
+    set_password(node.stores.accounts, bob, PASSWORD, os.urandom, now, cost)
+    mine = (node.service.token("bob"), node.session("bob", PASSWORD))
+    theirs = (node.service.token("chief"), node.chief)
+    node.stores.accounts.put_account(replace(node.account("chief"), is_admin=False))
+    asked = [one for one in routes() if one[1].startswith(("/accounts/anna", "/system/"))]
+    assert ("put", "/accounts/anna/quota") in asked
+    for own, other in zip(mine, theirs, strict=True):
+        assert answers(node, other, asked) == answers(node, own, asked)
+    assert node.account().disabled_at is None
