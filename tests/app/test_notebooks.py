@@ -15,6 +15,7 @@ from service import Service, seeded, serving
 
 import odf_node
 from odf_protocol.errors import BadInput
+from odf_storage.datasets.node.overviews import bring_up
 
 CELLS = """
 from IPython.core.interactiveshell import InteractiveShell
@@ -40,6 +41,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
         service.keep(wide(), "kamu/wide")
         service.keep(seeded(), "kamu/empty")
         service.keep(of_table({"city": ["a", "b", "c"], "people": [1, 2, 3]}), "kamu/counted")
+        while bring_up(service.node.stores):
+            pass
         yield service
 
 
