@@ -15,7 +15,6 @@ MOST, MOST_IN_STORAGE = 40, 20
 ALONE = {
     "dataset.DatasetStores": "`Stores` makes datasets, so these are below it and cannot name it",
     "healing.HealingStores": "as `DatasetStores`, for integrity, which datasets are made of",
-    "notebook.Shown": "`Dataset` draws itself by this module, which so cannot name it",
     "objects.PartialUploads": "what an object store may have besides; ports are below the stores",
     "session.Spark": "the other adapter is a `SparkSession`",
 }
