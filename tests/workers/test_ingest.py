@@ -153,13 +153,13 @@ def test_a_batch_that_lost_the_race_is_planned_again(
     dataset = created(stores)
     commit, raced = dataset.commit, []
 
-    def racing(blocks: Any, *, expected: Multihash, force: bool = False) -> None:
+    def racing(blocks: Any, *, expected: Multihash, **more: Any) -> None:
         if not raced:
             state = dataset.state()
             other, _ = author(state, [SetInfo(description="first")], system_time=NOW)
             commit(other, expected=expected)
             raced.append(other)
-        commit(blocks, expected=expected, force=force)
+        commit(blocks, expected=expected, **more)
 
     monkeypatch.setattr(dataset, "commit", racing)
     receipt = ingest(stores, dataset, bench, ndjson(rows(3)))
