@@ -71,7 +71,8 @@ def test_every_command_about_a_dataset_of_a_node_takes_it_by_node_and_name():
     }
     assert len(taking) > 25
     lacking = {p for p in taking if not any("--node" in o.opts for o in command_of(p).params)}
-    assert lacking == {"projection kartothek"}  # works on the stores of a node
+    on_the_stores_of_a_node = {"projection kartothek", "keys export", "keys import", "keys forget"}
+    assert lacking == on_the_stores_of_a_node
 
 
 @pytest.mark.parametrize("command", [("log",), ("dataset", "show"), ("read",), ("lineage",)])

@@ -114,7 +114,8 @@ def _known(db: sa.Connection, keys: Sequence[_Key]) -> dict[_Key, int]:
 
 
 def _marks(values: Collection[object]) -> str:
-    return ", ".join("?" * len(values))
+    """Return the placeholders of a list of values; of no values one that equals nothing."""
+    return ", ".join("?" * len(values)) or "NULL"
 
 
 def add_growths(db: sa.Connection, found: Mapping[DatasetId, Growth]) -> None:
