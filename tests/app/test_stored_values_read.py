@@ -61,7 +61,15 @@ def test_the_last_rows_are_answered(service: Service, kept: tuple[str, str], sha
         assert "\\xff\\xfe" in json.loads(answer.text).__str__().replace("\\\\", "\\")
 
 
-@pytest.mark.parametrize("form", Format)
+def test_rows_without_places_are_refused_as_a_format_of_places(
+    service: Service, kept: tuple[str, str]
+) -> None:
+    answer = asked(service, f"/{kept[0]}/read", format=Format.GEOPARQUET.value)
+    assert answer.status_code == 400, answer.text
+    assert "GeoParquet needs the column" in answer.text
+
+
+@pytest.mark.parametrize("form", [form for form in Format if form is not Format.GEOPARQUET])
 def test_rows_are_read_in_every_format(
     service: Service, kept: tuple[str, str], form: Format
 ) -> None:
