@@ -15,8 +15,9 @@ TRANSFERS = re.compile(r"/\{dataset\}/(refs|blocks|data|checkpoints|iceberg|pull
 PEERS = re.compile(
     r"/(info|graphql|accounts/(me|\{name\})|datasets/\{id\}|platform/(login|token/.*)|v/login|assets/.*)"
 )
-CLIENTS = re.compile(r"/(delta-sharing|iceberg|odata)/.*|/mcp")
-"""Their clients send what newer versions of the protocols know, and OData has custom options."""
+CLIENTS = re.compile(r"/(delta-sharing|iceberg|odata)/.*|/mcp|/oai")
+"""Their clients send what newer versions of the protocols know, OData has custom options, and
+OAI-PMH refuses arguments by an answer of its own."""
 SOURCE = """
 kind: MetadataEvent
 version: 1

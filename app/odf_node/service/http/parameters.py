@@ -68,8 +68,12 @@ async def known_parameters(request: Request) -> None:
     """Raise `UnknownParameter` if the query has a parameter that the route does not declare."""
     if not request.scope["query_string"]:
         return
-    known = frozenset(_names(request.scope["route"].dependant))
-    for name in request.query_params:
+    refuse_unknown(request.query_params, frozenset(_names(request.scope["route"].dependant)))
+
+
+def refuse_unknown(asked: Iterable[str], known: frozenset[str] = frozenset()) -> None:
+    """Raise `UnknownParameter` if a parameter is not among the known ones."""
+    for name in asked:
         if name not in known:
             raise unknown_parameter(name, known)
 
@@ -82,10 +86,8 @@ def query_of(model: type[M], scope: Scope) -> M:
         UnknownParameter, InvalidRequest.
     """
     asked = dict(QueryParams(scope["query_string"])) if scope["query_string"] else {}
-    known = frozenset(field.alias or name for name, field in model.model_fields.items())
-    for name in asked:
-        if name not in known:
-            raise unknown_parameter(name, known)
+    fields = model.model_fields.items()
+    refuse_unknown(asked, frozenset(field.alias or name for name, field in fields))
     try:
         return model.model_validate(asked)
     except ValidationError as error:

@@ -9,6 +9,7 @@ from typing import Annotated
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -22,6 +23,7 @@ from ..http.addresses import DATASET, DatasetPath, Route, path_of
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import wired
+from ..http.parameters import refuse_unknown
 from ..objects.objects import AtHand
 from ..transfer.routes import in_front
 from .log import LogKeeper
@@ -93,6 +95,7 @@ class HeadProofs:
     async def read(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the leaf of the head, its path to a signed checkpoint, and the newest map."""
         actor, path = scope["state"]["actor"], path_of(scope)
+        refuse_unknown(QueryParams(scope["query_string"]))
         text = None
         if (place := self._at_hand.place(actor, path.account, path.dataset)) is not None:
             text = self._log.known_proof(place.entry.id, self._at_hand.newest(place))
