@@ -497,12 +497,14 @@ def test_the_page_of_a_dataset_says_how_long_its_polls_fail_and_to_writers_why(v
 
 
 def test_a_link_to_a_dataset_is_shown_elsewhere_with_its_sentence(visitor, node):
-    node.keep(ten_rows().add(SetInfo(description='Two "words" & <b>more</b>')), "anna/linked")
-    text = visitor.get("/anna/linked").text
-    assert '<meta property="og:title" content="anna/linked">' in text
+    node.keep(
+        ten_rows().add(SetInfo(description='Two "words" & <b>more</b>')), "anna/told-elsewhere"
+    )
+    text = visitor.get("/anna/told-elsewhere").text
+    assert '<meta property="og:title" content="anna/told-elsewhere">' in text
     said = "Two &#34;words&#34; &amp; &lt;b&gt;more&lt;/b&gt;"
     assert f'<meta property="og:description" content="{said}">' in text
-    assert f'<meta property="og:url" content="{node.url}/anna/linked">' in text
+    assert f'<meta property="og:url" content="{node.url}/anna/told-elsewhere">' in text
 
 
 def test_what_not_everybody_may_read_is_told_to_nobody_elsewhere(visitor, node):

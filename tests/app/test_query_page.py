@@ -135,7 +135,7 @@ def test_examples_are_made_of_the_columns_that_tell_most(visitor):
 def test_each_example_and_each_link_of_a_column_runs(visitor, name):
     text = visitor.get(f"/{name}").text
     links = [*examples(text).values(), *of_columns(text)[:12]]
-    assert len(links) >= 4
+    assert len(links) >= (2 if name == "wide" else 4)  # a wide one has columns above the form only
     for link in links:
         answer = visitor.get(link)
         assert "Rows of the query" in answer.text, (link, answer.text)

@@ -32,7 +32,7 @@ EXAMPLE_ROWS = 20
 EXPORTS = tuple(form.value for form in Form if form not in IN_JSON)
 """Formats in which a visitor can download the rows."""
 COLUMNS = 50
-"""Limit of the columns beside the form."""
+"""More columns do not stand beside the form: the page would weigh too much, and has them above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,7 @@ def answered(visit: Visit, text: str | None) -> dict[str, Any]:
         "place": None,
         "exports": [],
         "most": QUERY_ROWS,
-        "columns": [_column(visit.alias, *one) for one in [*kinds.items()][:COLUMNS]],
-        "more_columns": max(0, len(kinds) - COLUMNS),
+        "columns": [_column(visit.alias, *one) for one in kinds.items() if len(kinds) <= COLUMNS],
     }
     if not text:
         return shown
