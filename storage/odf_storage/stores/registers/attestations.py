@@ -20,12 +20,12 @@ from ..jobs.sql_rows import job_id
 from ..ports.values import JobId
 from ..sql.engine import insert_new, reading, writing
 from ..sql.tables import (
-    DatasetIdColumn,
     HashColumn,
     NumberColumn,
     blocks,
     jobs,
     metadata,
+    of_dataset,
     unattested_jobs,
 )
 
@@ -33,12 +33,7 @@ attestations = sa.Table(
     "attestations",
     metadata,
     sa.Column("number", NumberColumn, primary_key=True, autoincrement=True),
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
+    of_dataset(is_key=False),
     sa.Column("hash", HashColumn, nullable=False),
     sa.Column("block", HashColumn, nullable=False),
     sa.Column("claim", sa.String(100), nullable=False),
@@ -51,12 +46,7 @@ attestations = sa.Table(
 sources = sa.Table(
     "attestation_sources",
     metadata,
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    of_dataset(),
     sa.Column("source", sa.Text, nullable=False),
     sa.Column("after", sa.BigInteger, nullable=False),
 )

@@ -11,17 +11,12 @@ from odf_protocol.instant import Instant
 from ..ports.damages import Damage
 from ..ports.values import ObjectKey, ObjectKind
 from ..sql.engine import insert_new, reading, writing
-from ..sql.tables import DatasetIdColumn, HashColumn, InstantColumn, datasets, metadata
+from ..sql.tables import HashColumn, InstantColumn, datasets, metadata, of_dataset
 
 damages = sa.Table(
     "damages",
     metadata,
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    of_dataset(),
     sa.Column("kind", sa.String(20), primary_key=True),
     sa.Column("hash", HashColumn, primary_key=True),
     sa.Column("found_at", InstantColumn, nullable=False),

@@ -19,22 +19,17 @@ from ..sql.engine import Source, insert_new, reading, writing
 from ..sql.tables import (
     KEY_CHARS,
     NAME_CHARS,
-    DatasetIdColumn,
     HashColumn,
     InstantColumn,
     datasets,
     metadata,
+    of_dataset,
 )
 
 derivations = sa.Table(
     "derivations",
     metadata,
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    of_dataset(),
     sa.Column("wanted", sa.Boolean),
     sa.Column("due_at", InstantColumn, index=True),
     sa.Column("version", sa.BigInteger, nullable=False),
@@ -227,12 +222,7 @@ def _derivation(row: sa.RowMapping) -> Derivation:
 definition_authors = sa.Table(
     "definition_authors",
     metadata,
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    of_dataset(),
     sa.Column("definition", HashColumn, primary_key=True),
     sa.Column("account", sa.String(KEY_CHARS)),
     sa.Column("reach", sa.String(20), nullable=False),
@@ -279,12 +269,7 @@ MAX_REMOTE_CHARS = 4096
 mirrors = sa.Table(
     "mirrors",
     metadata,
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    of_dataset(),
     sa.Column("remote", sa.String(MAX_REMOTE_CHARS), nullable=False),
     sa.Column("sealed_token", sa.LargeBinary),
     sa.Column("state", sa.String(20), nullable=False),

@@ -42,12 +42,12 @@ from ..ports.values import JobId, Visibility
 from ..sql.engine import insert_new, reading, storable, writing
 from ..sql.tables import (
     KEY_CHARS,
-    DatasetIdColumn,
     HashColumn,
     InstantColumn,
     by_bytes,
     datasets,
     metadata,
+    of_dataset,
     refs,
     roles,
 )
@@ -58,12 +58,7 @@ MAX_UUID_CHARS = 200
 publications = sa.Table(
     "publications",
     metadata,
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    of_dataset(),
     sa.Column("store", by_bytes(MAX_STORE_CHARS), nullable=False),
     sa.Column("uuid", by_bytes(MAX_UUID_CHARS), nullable=False),
     sa.Column("definition", sa.JSON, nullable=False),
@@ -306,15 +301,10 @@ def _all_words(text: str) -> Iterator[str]:
 MAX_WORD_COLUMN_CHARS = 200
 
 
-def _of_dataset() -> sa.Column[DatasetId]:
-    key = sa.ForeignKey("datasets.id", ondelete="CASCADE")
-    return sa.Column("dataset", DatasetIdColumn, key, primary_key=True)
-
-
 overviews = sa.Table(
     "overviews",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("head", HashColumn, nullable=False),
     sa.Column("records", sa.BigInteger, nullable=False),
     sa.Column("data_size", sa.BigInteger, nullable=False),
@@ -329,7 +319,7 @@ overviews = sa.Table(
 overview_words = sa.Table(
     "overview_words",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("is_keyword", sa.Boolean, primary_key=True),
     sa.Column("word", by_bytes(MAX_WORD_COLUMN_CHARS), primary_key=True),
     sa.Index("ix_overview_words_word", "is_keyword", "word", "dataset"),

@@ -20,12 +20,12 @@ from ..ports.webhooks import DeliveryAttempt, Webhook, WebhookState
 from ..sql.engine import reading, writing
 from ..sql.tables import (
     KEY_CHARS,
-    DatasetIdColumn,
     HashColumn,
     InstantColumn,
     NumberColumn,
     datasets,
     metadata,
+    of_dataset,
     refs,
 )
 
@@ -36,13 +36,7 @@ webhooks = sa.Table(
     "webhooks",
     metadata,
     sa.Column("id", sa.String(KEY_CHARS), primary_key=True),
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
+    of_dataset(is_key=False, index=True),
     sa.Column(
         "account",
         sa.String(KEY_CHARS),

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .tables import KEY_CHARS, NAME_CHARS, DatasetIdColumn, HashColumn, InstantColumn, metadata
+from .tables import (
+    KEY_CHARS,
+    NAME_CHARS,
+    HashColumn,
+    InstantColumn,
+    metadata,
+    of_dataset,
+)
 
 REQUEST_KEY_CHARS = 255
-
-
-def _of_dataset() -> sa.ForeignKey:
-    return sa.ForeignKey("datasets.id", ondelete="CASCADE")
 
 
 request_keys = sa.Table(
     "request_keys",
     metadata,
-    sa.Column("dataset", DatasetIdColumn, _of_dataset(), primary_key=True),
+    of_dataset(),
     sa.Column("account", sa.String(KEY_CHARS), primary_key=True),
     sa.Column("key", sa.String(REQUEST_KEY_CHARS), primary_key=True),
     sa.Column("fingerprint", HashColumn, nullable=False),
@@ -44,13 +47,7 @@ schedules = sa.Table(
     "schedules",
     metadata,
     sa.Column("id", sa.String(KEY_CHARS), primary_key=True),
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
+    of_dataset(is_key=False, index=True),
     sa.Column("kind", sa.String(40), nullable=False),
     sa.Column("payload", sa.JSON, nullable=False),
     sa.Column("cron", sa.String(KEY_CHARS)),

@@ -94,22 +94,19 @@ datasets = sa.Table(
 """`stored_bytes` is NULL until garbage collection has counted the dataset: `index/sql_sizes.py`."""
 
 
-def _of_dataset() -> sa.Column[DatasetId]:
+def of_dataset(*, is_key: bool = True, index: bool | None = None) -> sa.Column[DatasetId]:
+    """Return the column of the dataset to which a row belongs, and with which it is deleted."""
     key = sa.ForeignKey("datasets.id", ondelete="CASCADE")
-    return sa.Column("dataset", DatasetIdColumn, key, primary_key=True)
+    return sa.Column(
+        "dataset", DatasetIdColumn, key, primary_key=is_key, nullable=False, index=index
+    )
 
 
 former_names = sa.Table(
     "former_names",
     metadata,
     sa.Column("alias_folded", by_bytes(ALIAS_CHARS), primary_key=True),
-    sa.Column(
-        "dataset",
-        DatasetIdColumn,
-        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
+    of_dataset(is_key=False, index=True),
     sa.Column("until", InstantColumn, nullable=False),
 )
 """Names that datasets had before they were renamed, and that no dataset has taken since."""
@@ -117,7 +114,7 @@ former_names = sa.Table(
 refs = sa.Table(
     "refs",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("hash", HashColumn, nullable=False),
 )
@@ -163,7 +160,7 @@ unlogged_heads = sa.Table(
 blocks = sa.Table(
     "blocks",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("hash", HashColumn, primary_key=True),
     sa.Column("sequence_number", sa.BigInteger, nullable=False),
     sa.Column("prev", HashColumn),
@@ -175,7 +172,7 @@ blocks = sa.Table(
 stored_objects = sa.Table(
     "stored_objects",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("kind", sa.String(20), primary_key=True),
     sa.Column("hash", HashColumn, primary_key=True),
     sa.Column("size", sa.BigInteger, nullable=False),
@@ -194,7 +191,7 @@ quotas = sa.Table(
 states = sa.Table(
     "states",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("hash", HashColumn, nullable=False),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
@@ -203,7 +200,7 @@ states = sa.Table(
 inputs = sa.Table(
     "inputs",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("input", DatasetIdColumn, primary_key=True, index=True),
 )
 """Inputs of derivatives. Inputs may be on other nodes, so only `dataset` is a foreign key."""
@@ -327,7 +324,7 @@ secrets = sa.Table(
 dataset_keys = sa.Table(
     "dataset_keys",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("sealed", sa.LargeBinary, nullable=False),
     sa.Column("endorsed", sa.LargeBinary),
 )
@@ -336,7 +333,7 @@ dataset_keys = sa.Table(
 roles = sa.Table(
     "roles",
     metadata,
-    _of_dataset(),
+    of_dataset(),
     sa.Column("account", sa.String(KEY_CHARS), _account_key(), primary_key=True, index=True),
     sa.Column("role", sa.String(20), nullable=False),
 )
