@@ -31,7 +31,7 @@ from odf_storage.stores.ports.values import DatasetEntry
 from ..auth.access import is_for_all
 from ..http.bodies import small_form
 from ..http.deps import BaseDep, wired
-from ..news.atom import NO_XML
+from ..news.atom import NO_XML, add
 from .catalogs import MEDIA_TYPE, Catalogs
 from .routes import FRESH, CatalogsDep
 from .told import DatasetTold
@@ -102,8 +102,8 @@ class Harvest:
     def answer(self, asked: Sequence[tuple[str, str]]) -> bytes:
         """Return the document for arguments as they were sent."""
         root = Xml.Element("OAI-PMH", xmlns=_OAI)
-        _add(root, "responseDate", _seconds(self.now))
-        request = _add(root, "request", f"{self.base}{ADDRESS}")
+        add(root, "responseDate", _seconds(self.now))
+        request = add(root, "request", f"{self.base}{ADDRESS}")
         try:
             arguments = _checked(asked)
             made = Xml.Element(arguments["verb"])
@@ -129,10 +129,10 @@ class Harvest:
             case "ListMetadataFormats":
                 if "identifier" in asked:
                     self._find(asked["identifier"])
-                told = _add(made, "metadataFormat")
-                _add(told, "metadataPrefix", PREFIX)
-                _add(told, "schema", f"{_OAI}oai_dc.xsd")
-                _add(told, "metadataNamespace", f"{_OAI}oai_dc/")
+                told = add(made, "metadataFormat")
+                add(told, "metadataPrefix", PREFIX)
+                add(told, "schema", f"{_OAI}oai_dc.xsd")
+                add(told, "metadataNamespace", f"{_OAI}oai_dc/")
             case "GetRecord":
                 self._tell(made, [self._find(asked["identifier"])], is_whole=True)
             case verb:
@@ -140,13 +140,13 @@ class Harvest:
 
     def _identify(self, made: Xml.Element) -> None:
         first = self.disclosures.page(limit=1)
-        _add(made, "repositoryName", "Open Data Fabric node")
-        _add(made, "baseURL", f"{self.base}{ADDRESS}")
-        _add(made, "protocolVersion", "2.0")
-        _add(made, "adminEmail", self.contact)
-        _add(made, "earliestDatestamp", _seconds(first[0].at if first else self.now))
-        _add(made, "deletedRecord", "persistent")
-        _add(made, "granularity", "YYYY-MM-DDThh:mm:ssZ")
+        add(made, "repositoryName", "Open Data Fabric node")
+        add(made, "baseURL", f"{self.base}{ADDRESS}")
+        add(made, "protocolVersion", "2.0")
+        add(made, "adminEmail", self.contact)
+        add(made, "earliestDatestamp", _seconds(first[0].at if first else self.now))
+        add(made, "deletedRecord", "persistent")
+        add(made, "granularity", "YYYY-MM-DDThh:mm:ssZ")
 
     def _list(self, made: Xml.Element, asked: dict[str, str], *, is_whole: bool) -> None:
         if "set" in asked:
@@ -159,9 +159,9 @@ class Harvest:
         self._tell(made, found[:RECORDS], is_whole=is_whole)
         if len(found) > RECORDS:
             at, dataset = found[RECORDS - 1]
-            _add(made, "resumptionToken", _BETWEEN.join(map(str, (since, until, at, dataset))))
+            add(made, "resumptionToken", _BETWEEN.join(map(str, (since, until, at, dataset))))
         elif token is not None:
-            _add(made, "resumptionToken")
+            add(made, "resumptionToken")
 
     def _find(self, identifier: str) -> Disclosure:
         try:
@@ -177,19 +177,19 @@ class Harvest:
         entries = self.catalogs.stores.registry.find_all([each.dataset for each in told])
         for each in told:
             entry = entries.get(each.dataset)
-            record = _add(made, "record") if is_whole else made
-            header = _add(record, "header")
-            _add(header, "identifier", str(each.dataset))
-            _add(header, "datestamp", _seconds(each.at))
+            record = add(made, "record") if is_whole else made
+            header = add(record, "header")
+            add(header, "identifier", str(each.dataset))
+            add(header, "datestamp", _seconds(each.at))
             if entry is None or not is_for_all(entry, self.catalogs.access.reads):
                 header.set("status", "deleted")
             elif is_whole:
-                self._describe(_add(record, "metadata"), entry)
+                self._describe(add(record, "metadata"), entry)
 
     def _describe(self, metadata: Xml.Element, entry: DatasetEntry) -> None:
         made = Xml.SubElement(metadata, "oai_dc:dc", _DC)
         for name, text in _dublin_core(self.catalogs.told(entry, self.base)):
-            _add(made, f"dc:{name}", text)
+            add(made, f"dc:{name}", text)
 
 
 def _dublin_core(dataset: DatasetTold) -> Iterator[tuple[str, str]]:
@@ -251,12 +251,6 @@ def _resumed(token: str) -> tuple[Instant | None, Instant | None, Disclosure]:
 
 def _seconds(time: Instant) -> str:
     return str(Instant(time.ns // NANOS * NANOS))
-
-
-def _add(parent: Xml.Element, name: str, text: str | None = None) -> Xml.Element:
-    made = Xml.SubElement(parent, name)
-    made.text = None if text is None else NO_XML.sub("\ufffd", text)
-    return made
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,13 @@ class Head:
 def feed(head: Head, blocks: Sequence[Shown], *, names_datasets: bool) -> bytes:
     """Return the document; with `names_datasets`, titles begin with the alias."""
     root = Xml.Element("feed", xmlns=NAMESPACE)
-    _add(root, "id", head.id)
-    _add(root, "title", head.title)
-    _add(root, "updated", str(head.updated))
-    _add(root, "link", rel="self", type=MEDIA_TYPE.partition(";")[0], href=head.url)
-    _add(root, "link", rel="alternate", href=head.about)
+    add(root, "id", head.id)
+    add(root, "title", head.title)
+    add(root, "updated", str(head.updated))
+    add(root, "link", rel="self", type=MEDIA_TYPE.partition(";")[0], href=head.url)
+    add(root, "link", rel="alternate", href=head.about)
     if head.next is not None:
-        _add(root, "link", rel="next", href=head.next)
+        add(root, "link", rel="next", href=head.next)
     for shown in blocks:
         _add_entry(root, shown, names_datasets=names_datasets)
     written: bytes = Xml.tostring(root, encoding="utf-8", xml_declaration=True)
@@ -74,25 +74,27 @@ def _add_entry(root: Xml.Element, shown: Shown, *, names_datasets: bool) -> None
     block, entry = shown.block, Xml.SubElement(root, "entry")
     told = summary(block.event)
     time = str(block.block.system_time)
-    _add(entry, "id", f"urn:odf:{block.hash}")
-    _add(entry, "title", f"{shown.alias}: {told}" if names_datasets else told)
-    _add(entry, "updated", time)
-    _add(entry, "published", time)
+    add(entry, "id", f"urn:odf:{block.hash}")
+    add(entry, "title", f"{shown.alias}: {told}" if names_datasets else told)
+    add(entry, "updated", time)
+    add(entry, "published", time)
     author = Xml.SubElement(entry, "author")
-    _add(author, "name", str(shown.entry.alias.account or shown.alias))
-    _add(entry, "link", rel="alternate", href=f"{shown.url}/blocks/{block.hash}")
+    add(author, "name", str(shown.entry.alias.account or shown.alias))
+    add(entry, "link", rel="alternate", href=f"{shown.url}/blocks/{block.hash}")
     data = data_of(block)
     if data is not None:
         first, last = data.offset_interval.start, data.offset_interval.end
         cut = f"asAt={block.hash}&projection=changelog&skip={first}&limit={last - first + 1}"
-        _add(entry, "link", rel="related", title="rows", href=f"{shown.url}/read?{cut}")
-    _add(entry, "summary", f"Block {block.sequence_number} of {shown.alias}. {told}")
+        add(entry, "link", rel="related", title="rows", href=f"{shown.url}/read?{cut}")
+    add(entry, "summary", f"Block {block.sequence_number} of {shown.alias}. {told}")
 
 
-def _add(parent: Xml.Element, name: str, text: str | None = None, **attributes: str) -> None:
+def add(parent: Xml.Element, name: str, text: str | None = None, **attributes: str) -> Xml.Element:
+    """Add an element; of the text, characters that XML forbids are replaced."""
     made = Xml.SubElement(parent, name, attributes)
     if text is not None:
         made.text = NO_XML.sub("\ufffd", text)
+    return made
 
 
 ENTRIES = 50
