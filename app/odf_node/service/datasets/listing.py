@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from odf_protocol.errors import BadInput
@@ -29,7 +29,7 @@ from odf_storage.stores.ports.publications import (
 from odf_storage.stores.ports.values import Account, AccountId, DatasetEntry, Role, Visibility
 from odf_storage.stores.registers.access import RoleStore
 from odf_storage.stores.registers.accounts import AccountStore, Identities
-from odf_storage.stores.registers.publications import words_of
+from odf_storage.stores.registers.publications import OverviewStore, words_of
 
 from ..accounts.accounts import find_account
 from ..auth.access import Action, ActionForbidden
@@ -203,12 +203,18 @@ class ListingRequest:
     order: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListingQuestion:
     """A query to the index."""
 
     wanted: WantedOverviews
     order: ListOrder
+    overviews: OverviewStore
+
+    @cached_property
+    def total(self) -> int:
+        """Number of datasets on all pages; counted once."""
+        return self.overviews.count(self.wanted)
 
 
 def question(access: DatasetAccess, actor: Actor, asked: ListingRequest) -> ListingQuestion:
@@ -238,9 +244,10 @@ def question(access: DatasetAccess, actor: Actor, asked: ListingRequest) -> List
         license=asked.license or None,
         since=day_or_instant(asked.since) if asked.since else None,
     )
-    if wanted.words and not access.overviews.count(wanted):
-        wanted = replace(wanted, forgives=True)
-    return ListingQuestion(wanted, ListOrder(by, order == "desc"))
+    found = ListingQuestion(wanted, ListOrder(by, order == "desc"), access.overviews)
+    if wanted.words and not found.total:
+        return replace(found, wanted=replace(wanted, forgives=True))
+    return found
 
 
 def page_of(

@@ -246,14 +246,13 @@ def listing(
     )
     wanted = question(access, actor, asked)
     page, more = page_of(access, wanted, after=after, limit=min(limit, MAX_PAGE))
-    total = access.overviews.count(wanted.wanted)
     shown = [
         detailed_summary(stores, access, listed, base)
         if details
         else summary(access, listed.entry, base)
         for listed in page
     ]
-    return JsonAnswer({"datasets": shown, "next": more, "total": total})
+    return JsonAnswer({"datasets": shown, "next": more, "total": wanted.total})
 
 
 def info(

@@ -116,7 +116,7 @@ def datasets(
     """
     number = page_number(request.query_params.get("page"))
     wanted = question(given.access, actor, replace(asked, account=account or asked.account))
-    total = given.access.overviews.count(wanted.wanted)
+    total = wanted.total
     found = given.access.overviews.page(
         wanted.wanted, wanted.order, skip=(number - 1) * DATASETS, limit=DATASETS
     )
