@@ -14,7 +14,6 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
@@ -108,9 +107,11 @@ class IngestEndpoint:
     async def _answer(self, posted: Posted, base: Callable[[], str], prefer: str) -> Response:
         """Wait for the job and return its receipt, or, when patience ends, 202 with the URL of
         the job below `base`."""
-        ended = await self._ended(posted, patience_of(prefer, self._waiting.most_s))
+        ended = await self._posts.ended(
+            posted, self._waiting, patience_of(prefer, self._waiting.most_s)
+        )
         if ended is None and posted.upload is not None:  # the upload must be deleted all the same
-            watcher = asyncio.create_task(self._ended(posted, None))
+            watcher = asyncio.create_task(self._posts.ended(posted, self._waiting, None))
             watchers: set[asyncio.Task[Job | None]] = self._state.watchers
             watchers.add(watcher)
             watcher.add_done_callback(watchers.discard)
@@ -118,14 +119,6 @@ class IngestEndpoint:
         if posted.repeated:
             answer.headers[REPLAYED] = "true"
         return answer
-
-    async def _ended(self, posted: Posted, patience: float | None) -> Job | None:
-        """Return the job after it has ended and its upload is cleared away, or None when patience
-        ends first."""
-        ended = await self._waiting.watch.ended(posted.job, patience)
-        if ended is not None and posted.upload is not None:
-            await run_in_threadpool(self._posts.uploads.done_with, posted.upload)
-        return ended
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:

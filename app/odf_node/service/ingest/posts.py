@@ -25,6 +25,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from anyio import to_thread
+
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import BadInput, NodeError
@@ -60,7 +62,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..http.answers import MEDIA_TYPES, unsupported_media_type
 from ..http.multipart import Spooled
 from ..http.parameters import request_key
-from ..jobs.job_watch import FINISHED
+from ..jobs.job_watch import FINISHED, Waiting
 from ..limits.pressure import Pressure
 from .asked import IngestRequest, check_source
 from .content import Post, Posted
@@ -265,6 +267,14 @@ class Posts:
         if isinstance(posted, Exception):
             raise posted
         return posted
+
+    async def ended(self, posted: Posted, waiting: Waiting, patience: float | None) -> Job | None:
+        """Return the job after it has ended and its upload is cleared away, or None when patience
+        ends first."""
+        ended = await waiting.watch.ended(posted.job, patience)
+        if ended is not None and posted.upload is not None:
+            await to_thread.run_sync(self.uploads.done_with, posted.upload)
+        return ended
 
     def take(self, posts: Sequence[Post]) -> list[Posted | Exception]:
         """Do the same as `take_one` for each post. Return its result or its exception."""

@@ -149,10 +149,10 @@ def _drawn(visit: Visit, found: Profiled | None) -> tuple[tuple[Figure, ...], Te
 
     vocab, kinds = visit.state.vocab, kinds_of(visit.state.data_schema)
     system = frozenset({vocab.offset_column, vocab.operation_type_column, vocab.system_time_column})
-    rows = Rows(found.sample, kinds)
-    own = [name for name in rows.values if name not in system | {vocab.event_time_column}]
 
     def draw() -> tuple[tuple[Figure, ...], Telling]:
+        rows = Rows(found.sample, kinds)
+        own = [name for name in rows.values if name not in system | {vocab.event_time_column}]
         counted, numbers = category(rows, own), telling(rows, own)
         chosen = Telling(counted and counted[0], next(iter(numbers), None))
         return picture(rows, vocab.event_time_column, system), chosen

@@ -44,9 +44,7 @@ from ..datasets.listing import DatasetRoles
 from ..datasets.routes import Aspect, describe
 from ..datasets.schema_formats import SchemaFormat
 from ..errors import status_of, status_of_failed
-from ..http.bodies import Body
 from ..http.deps import part_of
-from ..http.multipart import OVERHEAD_BYTES, UploadForm
 from ..ingest.asked import IngestRequest
 from ..ingest.content import Post, Posted, Whole, uploaded_content
 from ..limits.shares import caller_of
@@ -56,7 +54,7 @@ from ..schedules import schedules
 from ..schedules.schedules import ScheduleBody, Scheduling
 from . import views
 from .dataset_view import document_of, schedule_line
-from .publish import FilePublishing, in_turn, keep_file, visitor_of
+from .publish import FilePublishing, in_turn, received_file, visitor_of
 from .render import Form, page, posted, problem, redirect, result_text, shown
 from .viewer import asked_rows, plain_table
 from .views import Views
@@ -292,11 +290,7 @@ async def _rows(request: Request) -> Response:
     except NodeError as error:
         return await to_thread.run_sync(problem, given, actor, request, error)
     try:
-        form = UploadForm(request.headers.get("content-type", ""))
-        limit = publishing.uploads.max_bytes + OVERHEAD_BYTES
-        async with Body(request.receive, limit=limit) as body:
-            keep = partial(keep_file, publishing, actor, form, body.chunks())
-            token = await in_turn(request, keep)
+        token = await received_file(publishing, actor, request)
         file = partial(uploaded_content, publishing.uploads, actor, str(token))
         post = Post(actor=actor, dataset=kept.entry.alias, request=IngestRequest(), open=file)
         posted_ = await in_turn(request, partial(publishing.posts.take_one, post))
@@ -308,9 +302,7 @@ async def _rows(request: Request) -> Response:
 
 async def _received(kept: Kept, publishing: FilePublishing, posted_: Posted) -> Response:
     """Wait for the job of a post, and show the page with its receipt."""
-    ended = await publishing.waiting.watch.ended(posted_.job, publishing.waiting.most_s)
-    if ended is not None and posted_.upload is not None:
-        await to_thread.run_sync(publishing.posts.uploads.done_with, posted_.upload)
+    ended = await publishing.posts.ended(posted_, publishing.waiting, publishing.waiting.most_s)
     match None if ended is None else ended.outcome:
         case Succeeded(result=receipt):
             done = partial(_page, kept, done=result_text(receipt))

@@ -237,16 +237,20 @@ async def _look(request: Request) -> Response:
     publishing = part_of(request, FilePublishing)
     try:
         actor = await to_thread.run_sync(visitor_of, request)
-        form = UploadForm(request.headers.get("content-type", ""))
-        limit = publishing.uploads.max_bytes + OVERHEAD_BYTES
-        async with Body(request.receive, limit=limit) as body:
-            work = partial(keep_file, publishing, actor, form, body.chunks())
-            token = await in_turn(request, work)
+        token = await received_file(publishing, actor, request)
         proposal = await look(publishing, actor, token, {}, None)
         shown = partial(_shown, given, actor, request, proposal=proposal, token=token)
         return await to_thread.run_sync(shown)
     except NodeError as error:
         return await to_thread.run_sync(_told, given, actor, request, error)
+
+
+async def received_file(publishing: FilePublishing, actor: Actor, request: Request) -> UploadToken:
+    """Store the file of the form that a request sends. Raises the same errors as `keep_file`."""
+    form = UploadForm(request.headers.get("content-type", ""))
+    limit = publishing.uploads.max_bytes + OVERHEAD_BYTES
+    async with Body(request.receive, limit=limit) as body:
+        return await in_turn(request, partial(keep_file, publishing, actor, form, body.chunks()))
 
 
 async def in_turn(request: Request, work: Callable[[], T]) -> T:
@@ -282,12 +286,10 @@ async def _publish(request: Request) -> Response:
         status = int(status_of(error))
         problem_shown = partial(shown, proposal=proposal, told=error.message, status=status)
         return await to_thread.run_sync(problem_shown)
-    ended = await publishing.waiting.watch.ended(posted.job, publishing.waiting.most_s)
+    ended = await publishing.posts.ended(posted, publishing.waiting, publishing.waiting.most_s)
     path = "/" + given.access.shown_alias(entry)
     if ended is None:
         return _shown(given, actor, request, waits=path, status=202)
-    if posted.upload is not None:
-        await to_thread.run_sync(publishing.posts.uploads.done_with, posted.upload)
     if not isinstance(ended.outcome, Failed):
         return redirect(given, path)
     await to_thread.run_sync(give_up, publishing, actor, entry)
