@@ -123,7 +123,7 @@ def _data(event: AddData | ExecuteTransform) -> str:
     parts = []
     if event.new_data is not None:
         interval = event.new_data.offset_interval
-        rows = interval.end - interval.start + 1
+        rows = interval.count
         parts.append(f"{rows} row(s), offsets {interval.start} to {interval.end}")
     if event.new_watermark is not None:
         parts.append(f"watermark {event.new_watermark}")

@@ -222,7 +222,7 @@ def _data_block(state: ChainState, event: AddData | ExecuteTransform) -> Changes
     if (data := event.new_data) is not None:
         interval = data.offset_interval
         changes["last_offset"] = interval.end
-        changes["num_records"] = state.num_records + max(0, interval.end - interval.start + 1)
+        changes["num_records"] = state.num_records + max(0, interval.count)
         changes["data_size"] = state.data_size + data.size
     if event.new_checkpoint is not None:
         changes["checkpoints_size"] = state.checkpoints_size + event.new_checkpoint.size

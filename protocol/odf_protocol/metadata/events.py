@@ -73,6 +73,11 @@ class OffsetInterval(Table, frozen=True, kw_only=True):
     start: int
     end: int
 
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self.end - self.start + 1
+
 
 class DataSlice(Table, frozen=True, kw_only=True):
     """One immutable part of the ledger: a Parquet file, its hashes, its rows. `size` in bytes."""

@@ -444,5 +444,5 @@ def _records(block: HashedBlock) -> int:
     match block.event:
         case AddData(new_data=new_data) | ExecuteTransform(new_data=new_data) if new_data:
             interval = new_data.offset_interval
-            return max(0, interval.end - interval.start + 1)
+            return max(0, interval.count)
     return 0

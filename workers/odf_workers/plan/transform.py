@@ -352,7 +352,7 @@ class Fill:
 
     def takes(self, data: DataSlice) -> bool:
         """Whether a slice still fits; if so, count it."""
-        rows = self._rows + data.offset_interval.end - data.offset_interval.start + 1
+        rows = self._rows + data.offset_interval.count
         size = self._size + data.size
         if self._rows and (rows > self._limits.rows or size > self._limits.bytes):
             return False

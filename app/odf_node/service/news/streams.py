@@ -64,7 +64,7 @@ class RowTexts:
             The same errors as `Readers.answer`.
         """
         interval = data.offset_interval
-        if interval.end - interval.start + 1 > self._max_rows:
+        if interval.count > self._max_rows:
             return None
         key = (dataset, data.physical_hash)
         known = self._texts.get(key)

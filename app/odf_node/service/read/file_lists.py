@@ -102,7 +102,7 @@ def _file(block: HashedBlock, data: DataSlice, base: str, sign: Sign | None) -> 
         "path": path,
         "url": url_of(base, data, sign),
         "size": data.size,
-        "records": interval.end - interval.start + 1,
+        "records": interval.count,
         "offsets": {"start": interval.start, "end": interval.end},
         "physicalHash": str(data.physical_hash),
         "logicalHash": str(data.logical_hash),
@@ -225,7 +225,7 @@ def _row(block: HashedBlock, data: DataSlice, folder: str, sign: Sign | None) ->
     return (
         url_of(folder, data, sign),
         data.size,
-        interval.end - interval.start + 1,
+        interval.count,
         interval.start,
         interval.end,
         str(block.block.system_time),

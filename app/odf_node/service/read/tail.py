@@ -136,7 +136,7 @@ def _newest_slices(stores: Stores, entry: DatasetEntry, wanted: int) -> list[Dat
 
 def rows_of(piece: DataSlice) -> int:
     interval = piece.offset_interval
-    return interval.end - interval.start + 1
+    return interval.count
 
 
 MAX_REMEMBERED = 10_000

@@ -316,7 +316,7 @@ def _short(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _rows_of(data: DataSlice) -> int:
-    return data.offset_interval.end - data.offset_interval.start + 1
+    return data.offset_interval.count
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def _differing(actual: Multihash, declared: DataSlice, digest: SliceDigest) -> l
 
 def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
     interval = declared.offset_interval
-    rows, expected = file.metadata.num_rows, interval.end - interval.start + 1
+    rows, expected = file.metadata.num_rows, interval.count
     if rows == expected:
         return []
     message = f"{expected} rows were declared, it has {rows}"

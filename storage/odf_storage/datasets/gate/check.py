@@ -306,7 +306,7 @@ class GateCheck:
 def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
     """Check the number of rows and the columns by the footer."""
     interval = claim.declared.offset_interval
-    rows, expected = file.metadata.num_rows, interval.end - interval.start + 1
+    rows, expected = file.metadata.num_rows, interval.count
     if rows != expected:
         message = f"{expected} rows were declared, it has {rows}"
         return Finding(reason="RowCountMismatch", message=message)
@@ -357,7 +357,7 @@ class _Watchers:
             for batch in file.iter_batches(WINDOW_ROWS, columns=[name], use_threads=False):
                 check(batch.column(0))
                 seen += batch.num_rows
-            if seen != interval.end - interval.start + 1:
+            if seen != interval.count:
                 raise UnreadableSlice(f"column {name!r} has {seen} values")
 
     def _note(self, reason: str, message: str) -> None:

@@ -66,7 +66,7 @@ class ChainSlice:
 
     @property
     def rows(self) -> int:
-        return self.data.offset_interval.end - self.data.offset_interval.start + 1
+        return self.data.offset_interval.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

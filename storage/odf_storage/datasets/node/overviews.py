@@ -95,7 +95,7 @@ def _rows(block: HashedBlock) -> int:
     if not isinstance(block.event, AddData | ExecuteTransform) or block.event.new_data is None:
         return 0
     interval = block.event.new_data.offset_interval
-    return interval.end - interval.start + 1
+    return interval.count
 
 
 def _text(text: str | None, most: int) -> str | None:

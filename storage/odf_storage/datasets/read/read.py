@@ -161,7 +161,7 @@ def _asked_slices(
             return
         yield data
         if left is not None:
-            left -= data.offset_interval.end - data.offset_interval.start + 1
+            left -= data.offset_interval.count
 
 
 def _filtered(

@@ -164,7 +164,7 @@ def without_skipped(narrow: Narrowed, skip: int) -> Narrowed:
     """Leave out the first slices as long as all their rows are skipped."""
     before = 0
     for number, (data, _) in enumerate(narrow.view.slices):
-        rows = data.offset_interval.end - data.offset_interval.start + 1
+        rows = data.offset_interval.count
         if before + rows > skip:
             view = replace(narrow.view, slices=narrow.view.slices[number:])
             return replace(narrow, view=view, rows_before=before)

@@ -159,7 +159,7 @@ class _Batch:
 
 
 def rows_of(data: DataSlice) -> int:
-    return data.offset_interval.end - data.offset_interval.start + 1
+    return data.offset_interval.count
 
 
 def merged_event(merge: Merge, data: DataSlice) -> AddData:

@@ -153,7 +153,7 @@ def described(block: DataBlock, *, objects: str | None = None) -> CheckedBlock:
         block=str(block.block),
         sequence_number=block.sequence_number,
         event=type(block.event).__name__,
-        records=0 if interval is None else interval.end - interval.start + 1,
+        records=0 if interval is None else interval.count,
         size=sum(named.size for named in named_objects(block.event)),
         objects=objects,
     )

@@ -45,7 +45,7 @@ class Version:
     @property
     def rows(self) -> int:
         interval = self.data.offset_interval
-        return interval.end - interval.start + 1
+        return interval.count
 
 
 class Versions(Sequence[Version]):

@@ -160,7 +160,7 @@ def _rows(response: TransformResponseSuccess, path: Path, next_offset: int) -> i
         if rows:
             raise EngineFailed(f"the engine wrote {rows} rows and reported none")
         return 0
-    if interval.start != next_offset or interval.end - interval.start + 1 != rows:
+    if interval.start != next_offset or interval.count != rows:
         raise EngineFailed(
             f"the engine reported offsets {interval.start} to {interval.end} for {rows} rows "
             f"from {next_offset} on"

@@ -98,9 +98,7 @@ def of_iteration(
     """Return the receipt of one committed iteration."""
     known = of_blocks(blocks, operations) or up_to_date(plan.head, None)
     read = sum(
-        interval.end - interval.start + 1
-        for item in plan.inputs
-        if (interval := item.offset_interval) is not None
+        interval.count for item in plan.inputs if (interval := item.offset_interval) is not None
     )
     return replace(
         known,
