@@ -55,9 +55,10 @@ def quick_batches(
             batch, names = _batch(decode, lines, schema, limits, how)
             if not batch.num_rows:
                 continue
-            if decode.surplus or _may_lack(batch, seen) or _colons(lines) != names:
+            colons = _colons(lines)
+            if decode.surplus or _may_lack(batch, seen) or colons != names:
                 records = records_of(lines)
-                if _colons(lines) != sum(map(len, records)):  # a name may stand twice in a record
+                if colons != sum(map(len, records)):  # a name may stand twice in a record
                     raise LinesNotAgreed
                 seen.note(records)
             else:

@@ -91,8 +91,8 @@ def chores_of(settings: UpkeepSettings, data: Path) -> Iterator[Chore]:
         "gc": (settings.gc_every_s, partial(_collect, data)),
         "fsck": (settings.fsck_every_s, partial(_check, None)),
         "scrub": (settings.scrub_every_s, partial(_check, settings.scrub_bytes_s)),
+        "compact": (settings.compact_every_s, partial(_compact, settings.compact_saves)),
     }
-    every["compact"] = settings.compact_every_s, partial(_compact, settings.compact_saves)
     for name, (every_s, work) in every.items():
         if every_s:
             yield Chore(name, every_s, work)
