@@ -7,7 +7,7 @@ from functools import partial
 from .chains import CHECKPOINTS, hash_of, ten_records
 from .http import request
 from .node import (
-    Check,
+    ConformanceCheck,
     NodeNeed,
     NodeUnderTest,
     PublishedChain,
@@ -91,7 +91,7 @@ def _upgrade(url: str, token: str | None) -> int:
     return 200
 
 
-def _line(id: str, caller: str, visibility: str, action: str, status: int) -> Check:  # noqa: A002
+def _line(id: str, caller: str, visibility: str, action: str, status: int) -> ConformanceCheck:  # noqa: A002
     needs = [NodeNeed.WRITING]
     needs += [NodeNeed.OTHER] if caller == "stranger" else []
     needs += [NodeNeed.MULTI] if visibility == PRIVATE and caller != "owner" else []
@@ -100,7 +100,7 @@ def _line(id: str, caller: str, visibility: str, action: str, status: int) -> Ch
     answer = "404, or as that of a missing one" if hides else status
     title = f"{action} of a {visibility.lower()} dataset by {who} is answered {answer}"
     run = partial(status_for, caller=caller, visibility=visibility, action=action, status=status)
-    return Check(id, run, tuple(needs), title)
+    return ConformanceCheck(id, run, tuple(needs), title)
 
 
 RIGHTS = (

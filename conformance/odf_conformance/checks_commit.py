@@ -14,7 +14,7 @@ from . import shapes
 from .archive import batch, header, pack, push_request
 from .chains import Block, described, evolved, object_name, seeded, ten_records
 from .node import (
-    Check,
+    ConformanceCheck,
     NodeNeed,
     NodeUnderTest,
     PublishedChain,
@@ -307,12 +307,12 @@ def the_datasets_rules_are_broken_on_are_fine(node: NodeUnderTest) -> None:
         expect("an evolved dataset", str(ended), "taken")
 
 
-def _batch(what: str) -> Check:
+def _batch(what: str) -> ConformanceCheck:
     run = partial(a_batch_is_refused, what=what)
     return check("Z15", run, NodeNeed.WRITING, title=f"a batch {what} is refused")
 
 
-def _rule(what: str, base: str, broken: Broken) -> Check:
+def _rule(what: str, base: str, broken: Broken) -> ConformanceCheck:
     run = partial(a_rule_is_kept, base=base, broken=broken)
     return check("Z29", run, NodeNeed.WRITING, title=f"{what} is refused")
 

@@ -37,7 +37,7 @@ class NodeNeed(Enum):
 
 
 @dataclass(frozen=True)
-class Check:
+class ConformanceCheck:
     """A scenario: its numbers in the scenarios document, its function, and its needs."""
 
     id: str
@@ -57,8 +57,8 @@ def check(
     run: Callable[[NodeUnderTest], None],
     *needs: NodeNeed,
     title: str = "",
-) -> Check:
-    return Check(id, run, needs, title)
+) -> ConformanceCheck:
+    return ConformanceCheck(id, run, needs, title)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class NodeUnderTest:
     _bases: dict[str, PublishedChain] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def missing(self, check: Check) -> NodeNeed | None:
+    def missing(self, check: ConformanceCheck) -> NodeNeed | None:
         """Return the first need of a check that this run does not meet."""
         there = {
             NodeNeed.WRITING: self.token is not None and not self.read_only,

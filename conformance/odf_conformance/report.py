@@ -7,25 +7,25 @@ from html import escape
 from typing import Any
 from xml.etree import ElementTree
 
-from .run import Outcome, Report, Status
+from .run import CheckOutcome, ConformanceReport, Status
 
 MARKS = {Status.PASSED: "ok  ", Status.FAILED: "FAIL", Status.LEFT_OUT: "-   "}
 MAX_REASON = 400
 
 
-def line_of(outcome: Outcome) -> str:
+def line_of(outcome: CheckOutcome) -> str:
     """Return a line for one check, and a second line if there is a reason."""
     text = f"  {MARKS[outcome.status]} {outcome.check.id:<8} {outcome.check.sentence}"
     return f"{text}\n{'':16}{reason_of(outcome)}" if outcome.reason else text
 
 
-def reason_of(outcome: Outcome) -> str:
+def reason_of(outcome: CheckOutcome) -> str:
     """Return the reason as one printable line of limited length, because it may quote the node."""
     shown = "".join(char if char.isprintable() else " " for char in outcome.reason)
     return shown if len(shown) <= MAX_REASON else shown[: MAX_REASON - 3] + "..."
 
 
-def verdict(report: Report) -> str:
+def verdict(report: ConformanceReport) -> str:
     """Return the last lines: whether the node conforms, and how many datasets remain on it."""
     passed, failed, left_out = (len(report.of(status)) for status in Status)
     word = "conforms" if report.ok else "does NOT conform"
@@ -36,7 +36,7 @@ def verdict(report: Report) -> str:
     return "\n".join(lines)
 
 
-def text_of(report: Report) -> str:
+def text_of(report: ConformanceReport) -> str:
     """Return the whole report as text, by groups."""
     parts = [
         "\n".join([group, *(line_of(outcome) for outcome in outcomes)])
@@ -45,7 +45,7 @@ def text_of(report: Report) -> str:
     return "\n\n".join([*parts, verdict(report)])
 
 
-def data_of(report: Report) -> dict[str, Any]:
+def data_of(report: ConformanceReport) -> dict[str, Any]:
     """Return the report as JSON-compatible data."""
     return {
         "url": report.url,
@@ -68,7 +68,7 @@ def data_of(report: Report) -> dict[str, Any]:
     }
 
 
-def junit_of(report: Report) -> bytes:
+def junit_of(report: ConformanceReport) -> bytes:
     """Return the report as JUnit XML, with a suite for each group and a case for each check."""
     root = ElementTree.Element("testsuites", name="ODF conformance")
     for group, outcomes in report.groups():
@@ -119,7 +119,7 @@ td.id,.reason,.left .status{color:#98a2ad}.passed .status{color:#6fcf8d}
 """
 
 
-def page_of(report: Report) -> str:
+def page_of(report: ConformanceReport) -> str:
     """Return the report as one HTML page that loads no other files."""
     passed, failed, left_out = (len(report.of(status)) for status in Status)
     word = "conforms" if report.ok else "does not conform"
@@ -135,13 +135,13 @@ def page_of(report: Report) -> str:
     )
 
 
-def _sections(report: Report) -> Iterator[str]:
+def _sections(report: ConformanceReport) -> Iterator[str]:
     for group, outcomes in report.groups():
         rows = "".join(_row(outcome) for outcome in outcomes)
         yield f"<section><h2>{escape(group)}</h2><table>{rows}</table></section>"
 
 
-def _row(outcome: Outcome) -> str:
+def _row(outcome: CheckOutcome) -> str:
     reason = reason_of(outcome)
     more = f'<span class="reason">{escape(reason)}</span>' if reason else ""
     return (

@@ -14,11 +14,11 @@ from odf_protocol.errors import BadInput, NodeError
 
 from . import checks_access, checks_accounts, checks_commit, checks_pull, checks_push, checks_wire
 from .http import NotHttp, PeerDisconnected, follow
-from .node import Check, Deviation, NodeUnderTest
+from .node import ConformanceCheck, Deviation, NodeUnderTest
 from .websocket import UNREADABLE, Closed, GaveUp, HandshakeRefused
 
 MODULES = (checks_pull, checks_push, checks_access, checks_accounts, checks_wire, checks_commit)
-CHECKS: tuple[Check, ...] = tuple(
+CHECKS: tuple[ConformanceCheck, ...] = tuple(
     sorted((one for module in MODULES for one in module.CHECKS), key=lambda one: one.id)
 )
 GROUPS = {
@@ -44,10 +44,10 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The result of one check: its status, the reason, and how long it took."""
 
-    check: Check
+    check: ConformanceCheck
     status: Status
     reason: str = ""
     seconds: float = 0.0
@@ -58,21 +58,21 @@ class Outcome:
 
 
 @dataclass
-class Report:
+class ConformanceReport:
     """All outcomes, in the order of the checks."""
 
     url: str
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CheckOutcome] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         return not self.of(Status.FAILED) and bool(self.of(Status.PASSED))
 
-    def of(self, status: Status) -> list[Outcome]:
+    def of(self, status: Status) -> list[CheckOutcome]:
         return [outcome for outcome in self.outcomes if outcome.status is status]
 
-    def groups(self) -> Iterator[tuple[str, list[Outcome]]]:
+    def groups(self) -> Iterator[tuple[str, list[CheckOutcome]]]:
         for group in GROUPS.values():
             found = [outcome for outcome in self.outcomes if outcome.group == group]
             if found:
@@ -81,12 +81,12 @@ class Report:
 
 def run_checks(
     node: NodeUnderTest,
-    checks: Sequence[Check] = CHECKS,
+    checks: Sequence[ConformanceCheck] = CHECKS,
     *,
-    progress: Callable[[Outcome], None] = lambda _: None,
-) -> Report:
+    progress: Callable[[CheckOutcome], None] = lambda _: None,
+) -> ConformanceReport:
     """Run every check whose needs are met, then delete the datasets of the run."""
-    report = Report(node.dataset or node.origin)
+    report = ConformanceReport(node.dataset or node.origin)
     for one in checks:
         outcome = run_one(node, one)
         progress(outcome)
@@ -96,10 +96,10 @@ def run_checks(
     return report
 
 
-def run_one(node: NodeUnderTest, one: Check) -> Outcome:
+def run_one(node: NodeUnderTest, one: ConformanceCheck) -> CheckOutcome:
     need = node.missing(one)
     if need is not None:
-        return Outcome(one, Status.LEFT_OUT, f"needs {need.value}")
+        return CheckOutcome(one, Status.LEFT_OUT, f"needs {need.value}")
     started = time.monotonic()
     try:
         one.run(node)
@@ -111,7 +111,7 @@ def run_one(node: NodeUnderTest, one: Check) -> Outcome:
     except (ValueError, LookupError, TypeError) as broken:
         # an unexpected response must end only the check, not the program
         status, reason = Status.FAILED, f"{type(broken).__name__}: {broken}"
-    return Outcome(one, status, reason, time.monotonic() - started)
+    return CheckOutcome(one, status, reason, time.monotonic() - started)
 
 
 def node_of(url: str, *, read_only: bool, **more: Any) -> NodeUnderTest:

@@ -19,7 +19,7 @@ import odf_conformance
 from odf_conformance.chains import ten_records
 from odf_conformance.node import Deviation, NodeUnderTest, check
 from odf_conformance.report import data_of, junit_of, page_of, text_of
-from odf_conformance.run import Outcome, Report, Status, node_of, run_checks
+from odf_conformance.run import CheckOutcome, ConformanceReport, Status, node_of, run_checks
 from odf_node.cli import conformance as command
 
 FEW = [one for one in CHECKS if one.id in ("A01", "B03", "K01", "Z01", "J03 J05")]
@@ -84,7 +84,9 @@ def test_what_was_published_is_deleted_again(bench, monkeypatch):
 
 
 def test_what_a_node_cannot_delete_is_told():
-    report = Report(url="http://node.example", outcomes=[], left_behind=["http://node.example/a"])
+    report = ConformanceReport(
+        url="http://node.example", outcomes=[], left_behind=["http://node.example/a"]
+    )
     assert "1 dataset(s) named conformance-… stay on the node" in text_of(report)
 
 
@@ -125,12 +127,12 @@ def test_a_read_only_run_needs_a_dataset(bench):
 
 def made_report():
     one = partial(check, run=lambda _: None)
-    return Report(
+    return ConformanceReport(
         "http://host/<b>",
         [
-            Outcome(one("A01", title="it works"), Status.PASSED, seconds=0.5),
-            Outcome(one("Z01", title="it fails"), Status.FAILED, "\x1b[31m<script> & more"),
-            Outcome(one("Z02", title="it is skipped"), Status.LEFT_OUT, "needs a token"),
+            CheckOutcome(one("A01", title="it works"), Status.PASSED, seconds=0.5),
+            CheckOutcome(one("Z01", title="it fails"), Status.FAILED, "\x1b[31m<script> & more"),
+            CheckOutcome(one("Z02", title="it is skipped"), Status.LEFT_OUT, "needs a token"),
         ],
         ["http://host/conformance-1/"],
     )

@@ -16,7 +16,7 @@ from service import SCHEMA, Service, described, seeded, serving
 from odf_node.cli.main import main
 from odf_node.service.trust.log import LogKeeper, kept_beside, lost_checkpoint
 from odf_protocol.metadata.events import SetDataSchema
-from odf_protocol.trust.checkpoints import Checkpoint, LogProof
+from odf_protocol.trust.checkpoints import LogCheckpoint, LogProof
 from odf_protocol.trust.heads import HeadKind, HeadRecord, MapRecord, logged_name, read_record
 from odf_protocol.trust.merkle import is_included, leaf_hash, tree_root
 from odf_protocol.trust.notes import Note, NoteKey, decoded, signers
@@ -53,13 +53,13 @@ def key_of(service: Service) -> NoteKey:
     return NoteKey(ORIGIN, service.node.signing_keys.active.public)
 
 
-def checkpoint_of(service: Service) -> Checkpoint:
+def checkpoint_of(service: Service) -> LogCheckpoint:
     with service.http() as client:
         answer = client.get("/log/checkpoint")
     assert answer.status_code == 200
     note = Note.parse(answer.content)
     assert set(signers(note, [key_of(service)])) == {key_of(service)}
-    return Checkpoint.parse(note.text)
+    return LogCheckpoint.parse(note.text)
 
 
 def proof_of(service: Service, name: str = "foo", token: str | None = None) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_the_proof_of_a_head_leads_to_a_checkpoint_that_the_node_signed(service:
     )
     proof = LogProof.parse(shown["proof"].encode())
     signers(proof.checkpoint, [key_of(service)])
-    checkpoint = Checkpoint.parse(proof.checkpoint.text)
+    checkpoint = LogCheckpoint.parse(proof.checkpoint.text)
     leaf = leaf_hash(shown["leaf"].encode())
     assert is_included(proof.index, checkpoint.size, leaf, proof.path, checkpoint.root)
 
@@ -105,7 +105,7 @@ def test_a_map_shows_that_no_head_is_older_than_it(service: Service):
     proof_of(service)
     service.extend(chain, 3)
     shown = proof_of(service)
-    checkpoint = Checkpoint.parse(LogProof.parse(shown["proof"].encode()).checkpoint.text)
+    checkpoint = LogCheckpoint.parse(LogProof.parse(shown["proof"].encode()).checkpoint.text)
     within = shown["map"]
     leaf, path = within["leaf"].encode(), [decoded(each, "") for each in within["path"]]
     assert is_included(within["index"], checkpoint.size, leaf_hash(leaf), path, checkpoint.root)
@@ -166,7 +166,7 @@ def test_a_log_that_is_smaller_than_what_was_signed_is_not_signed(service: Servi
         assert client.get("/later/head-proof").status_code == 409
         assert client.get("/log/checkpoint").status_code == 404
     lost = lost_checkpoint(service.node.stores)
-    assert lost == Checkpoint.parse(Note.parse(before.encode()).text)
+    assert lost == LogCheckpoint.parse(Note.parse(before.encode()).text)
 
 
 def test_a_log_with_another_beginning_than_what_was_signed_is_not_signed(service: Service):
@@ -188,7 +188,7 @@ def test_a_log_with_another_beginning_than_what_was_signed_is_not_signed(service
 def test_an_accepted_gap_is_a_leaf_and_the_log_goes_on(service: Service):
     service.keep(seeded())
     signs(service)
-    lost = Checkpoint.parse(Note.parse(keeper(service).checkpoint().encode()).text)
+    lost = LogCheckpoint.parse(Note.parse(keeper(service).checkpoint().encode()).text)
     _restored_to_nothing(service)
     _run(service, "head-log", "resume", "--accept-gap")
     service.keep(seeded(), "kamu/later")

@@ -26,8 +26,8 @@ from odf_node.service.trust.log import FOLDER, NEWEST, LogKeeper, lost_checkpoin
 from odf_protocol.errors import Conflict
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import HashedBlock
-from odf_protocol.trust.checkpoints import Checkpoint
-from odf_protocol.trust.judging import HeadProof, Seen, Wanted, Word, judge
+from odf_protocol.trust.checkpoints import LogCheckpoint
+from odf_protocol.trust.judging import HeadProof, SeenLog, Wanted, Word, judge
 from odf_protocol.trust.merkle import consistency_path
 from odf_protocol.trust.notes import Note, NoteKey
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
@@ -167,7 +167,7 @@ class History:
             its.id,
             self.stores.refs.head(its.id),
             msgspec.json.decode(text, type=HeadProof),
-            Seen(key=KEY, note=self.clients[number]),
+            SeenLog(key=KEY, note=self.clients[number]),
             Wanted(),
             between=lambda old, new: consistency_path(old, new, log.nodes(new)),
             now_s=self.clock.now_s,
@@ -196,7 +196,7 @@ class History:
         state = self.stores.head_log.state()
         has = 0 if state is None else state.size
         self.clients = [
-            seen if seen is not None and Checkpoint.parse(seen.text).size <= has else None
+            seen if seen is not None and LogCheckpoint.parse(seen.text).size <= has else None
             for seen in self.clients
         ]
 

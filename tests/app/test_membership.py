@@ -17,7 +17,7 @@ from service import Service, serving, ten_rows
 from odf_node.cli.main import main
 from odf_node.service.accounts import login
 from odf_node.service.accounts.accounts import ensure_account, set_password
-from odf_node.service.membership.membership import Fate
+from odf_node.service.membership.membership import FateOfDatasets
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Account, Role, Visibility
@@ -264,15 +264,15 @@ def test_a_deletion_that_breaks_off_goes_on_when_it_is_asked_for_again(
     with monkeypatch.context() as patch:
         patch.setattr(Stores, "forget_dataset", once)
         with pytest.raises(OSError, match="went down"):
-            its.delete(its.plan(node.account(), Fate.REMOVE, None))
+            its.delete(its.plan(node.account(), FateOfDatasets.REMOVE, None))
     assert node.account().disabled_at is not None
-    its.delete(its.plan(node.account(), Fate.REMOVE, None))
+    its.delete(its.plan(node.account(), FateOfDatasets.REMOVE, None))
     assert node.account() is None
 
 
 def test_a_transfer_happens_as_a_whole_or_not_at_all(node: Set) -> None:
     its = node.service.node.membership
-    leaving = its.plan(node.account(), Fate.TRANSFER, "bob")
+    leaving = its.plan(node.account(), FateOfDatasets.TRANSFER, "bob")
     node.service.keep(ten_rows(), "bob/own")  # after the plan was made
     with refusing("AliasTaken"):
         its.delete(leaving)
@@ -288,7 +288,7 @@ def test_the_account_of_a_node_with_one_tenant_keeps_its_name(tmp_path: Path) ->
         with refusing("PredefinedAccount"):
             its.rename(owner, "anna")
         with refusing("PredefinedAccount"):
-            its.plan(owner, Fate.KEEP, None)
+            its.plan(owner, FateOfDatasets.KEEP, None)
 
 
 def test_pages_show_what_a_deletion_does_before_it_is_done(node: Set) -> None:

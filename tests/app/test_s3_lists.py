@@ -21,7 +21,7 @@ from table_made import TableMade
 
 from odf_node.service.accounts.accounts import ensure_account
 from odf_node.service.auth.signed_urls import ACCESS_KEY
-from odf_node.service.objects.listing import Listed, Listing, listed_xml
+from odf_node.service.objects.listing import ListedObject, Listing, listed_xml
 from odf_protocol.instant import Instant
 from odf_storage.stores.ports.values import Visibility
 
@@ -153,8 +153,8 @@ def test_damaged_lists_are_refused(served, asked):
 
 
 def test_pages_go_on_behind_a_folder_that_was_told():
-    objects = [Listed(f"a/{at}", str(at), 1, Instant(0)) for at in range(3)]
-    objects += [Listed(f"b/{at}", str(at), 1, Instant(0)) for at in range(3)]
+    objects = [ListedObject(f"a/{at}", str(at), 1, Instant(0)) for at in range(3)]
+    objects += [ListedObject(f"b/{at}", str(at), 1, Instant(0)) for at in range(3)]
     first = listed_xml("x", Listing(delimiter="/", most=1), objects)
     assert "<Prefix>a/</Prefix>" in first
     assert "<Prefix>b/</Prefix>" not in first

@@ -20,7 +20,7 @@ from odf_protocol.errors import BadInput, Unavailable
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.upkeep.turns import HELD_S, MOST_PROBLEM_CHARS, RENEW_S, Turns
+from odf_storage.datasets.upkeep.turns import HELD_S, MOST_PROBLEM_CHARS, RENEW_S, ChoreTurns
 from odf_storage.runtime.clock import system_clock
 from odf_storage.runtime.environment import read_settings
 from odf_storage.stores.ports.accounts import AuditFilter
@@ -84,7 +84,7 @@ def test_a_chore_is_done_once_in_each_interval_also_over_restarts(
     runner(stores, clock, work).look()
     assert len(done) == 2
     assert outcomes(stores) == ["done", "done"]
-    last = Turns(stores.projections, "gc", "x", clock).last()
+    last = ChoreTurns(stores.projections, "gc", "x", clock).last()
     assert last is not None
     assert (last.found, last.problem, last.holder) == ({"removed": 3}, None, None)
 
@@ -92,7 +92,7 @@ def test_a_chore_is_done_once_in_each_interval_also_over_restarts(
 def test_one_service_has_the_turn_and_another_gets_it_when_that_one_is_gone(
     stores: Stores, clock: Moving
 ) -> None:
-    one, other = (Turns(stores.projections, "gc", name, clock) for name in ("one", "other"))
+    one, other = (ChoreTurns(stores.projections, "gc", name, clock) for name in ("one", "other"))
     assert one.take(EVERY_S) == EVERY_S
     clock.ahead_s += EVERY_S + 1
     assert one.take(EVERY_S) == 0
@@ -119,7 +119,7 @@ def test_a_failure_is_noted_and_tried_again_soon(stores: Stores, clock: Moving) 
     its.look()
     clock.ahead_s += EVERY_S + 1
     assert its.look() == RETRY_S
-    last = Turns(stores.projections, "gc", "x", clock).last()
+    last = ChoreTurns(stores.projections, "gc", "x", clock).last()
     assert last is not None
     assert last.problem is not None
     assert last.problem.startswith("the bucket is away")
@@ -138,7 +138,7 @@ def test_a_stop_ends_the_work_and_the_next_service_goes_on(stores: Stores, clock
     clock.ahead_s += EVERY_S + 1
     its.look()
     assert outcomes(stores) == []
-    assert Turns(stores.projections, "gc", "next", clock).take(EVERY_S) == 0
+    assert ChoreTurns(stores.projections, "gc", "next", clock).take(EVERY_S) == 0
 
 
 def test_work_whose_turn_another_service_took_stops(stores: Stores, clock: Moving) -> None:
@@ -146,7 +146,7 @@ def test_work_whose_turn_another_service_took_stops(stores: Stores, clock: Movin
 
     def work(_: Stores, go_on: Callable[..., None]) -> dict[str, int]:
         clock.ahead_s += HELD_S + 1
-        assert Turns(stores.projections, "gc", "other", clock).take(EVERY_S) == 0
+        assert ChoreTurns(stores.projections, "gc", "other", clock).take(EVERY_S) == 0
         clock.ahead_s += RENEW_S + 1
         try:
             go_on("dataset", 1, 2)
@@ -178,7 +178,7 @@ def test_a_note_that_cannot_be_read_begins_again(
     stores: Stores, clock: Moving, note: bytes
 ) -> None:
     stores.projections.put("upkeep/gc.json", [note])
-    turns = Turns(stores.projections, "gc", "one", clock)
+    turns = ChoreTurns(stores.projections, "gc", "one", clock)
     assert turns.take(EVERY_S) == EVERY_S
     assert turns.last() is not None
 
@@ -186,7 +186,7 @@ def test_a_note_that_cannot_be_read_begins_again(
 def test_a_clock_that_was_set_back_delays_no_chore_for_longer_than_its_interval(
     stores: Stores, clock: Moving
 ) -> None:
-    turns = Turns(stores.projections, "gc", "one", clock)
+    turns = ChoreTurns(stores.projections, "gc", "one", clock)
     clock.ahead_s = 365 * 86_400
     turns.take(EVERY_S)
     clock.ahead_s = 0

@@ -22,7 +22,7 @@ from odf_node.cli.main import main
 from odf_node.service.trust.log import LogKeeper
 from odf_node.service.trust.witness import Asking, Witness, sender
 from odf_protocol.commitments import key_pair
-from odf_protocol.trust.checkpoints import AddCheckpoint, Checkpoint, Peer
+from odf_protocol.trust.checkpoints import AddCheckpoint, LogCheckpoint, Peer
 from odf_protocol.trust.merkle import EMPTY_ROOT, consistency_path, leaf_hash, nodes_of, tree_root
 from odf_protocol.trust.notes import Note, NoteKey, note_line, signature_lines, signers
 from odf_storage.runtime.clock import system_clock
@@ -57,7 +57,7 @@ class Log:
         return Log([*self.leaves, *(leaf_hash(b"%d" % each) for each in range(count))])
 
     def note(self, key: Any = LOG, name: str = LOG_NAME) -> Note:
-        text = Checkpoint(name, len(self.leaves), self.root).text
+        text = LogCheckpoint(name, len(self.leaves), self.root).text
         return Note(text, (note_line(text, name, key),))
 
     @property
@@ -101,7 +101,7 @@ def test_a_witness_signs_a_log_that_grows_and_shows_what_it_signed_last(witness)
         shown = client.get(f"/log/witness/{origin}/checkpoint")
         assert client.get(f"/log/witness/{'0' * 64}/checkpoint").status_code == 404
     newest = Note.parse(shown.content)
-    assert Checkpoint.parse(newest.text).size == 5
+    assert LogCheckpoint.parse(newest.text).size == 5
     assert len(signers(newest, [key, NoteKey(LOG_NAME, LOG.public)])) == 2
 
 
@@ -148,7 +148,7 @@ def test_a_witness_tells_the_size_that_it_signed_last(witness, first, old, size)
 
 @pytest.mark.parametrize("root", [b"\x07" * 32, EMPTY_ROOT])
 def test_an_empty_log_has_one_root(witness, root):
-    text = Checkpoint(LOG_NAME, 0, root).text
+    text = LogCheckpoint(LOG_NAME, 0, root).text
     body = bytes(AddCheckpoint(0, (), Note(text, (note_line(text, LOG_NAME, LOG),))))
     assert asked(witness, body).status_code == (200 if root == EMPTY_ROOT else 422)
 

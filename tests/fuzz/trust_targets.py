@@ -11,7 +11,7 @@ from tests.protocol.test_trust_notes import CHECKPOINT, LOG_VKEY, POLICY
 
 from odf_protocol.errors import NodeError
 from odf_protocol.trust.attestations import Attestation
-from odf_protocol.trust.checkpoints import AddCheckpoint, Checkpoint, LogProof, Policy
+from odf_protocol.trust.checkpoints import AddCheckpoint, LogCheckpoint, LogProof, Policy
 from odf_protocol.trust.heads import read_record
 from odf_protocol.trust.notes import Note, NoteKey
 from odf_protocol.trust.tiles import Tile, bundle, unbundled
@@ -20,7 +20,7 @@ READERS = (
     (Note.parse, bytes),
     (AddCheckpoint.parse, bytes),
     (LogProof.parse, lambda proof: str(proof).encode()),
-    (lambda raw: Checkpoint.parse(_text(raw)), lambda one: one.text.encode()),
+    (lambda raw: LogCheckpoint.parse(_text(raw)), lambda one: one.text.encode()),
     (lambda raw: NoteKey.parse(_text(raw)), lambda key: str(key).encode()),
     (lambda raw: Tile.parse(_text(raw)), lambda tile: tile.path.encode()),
     (read_record, lambda record: record.entry),

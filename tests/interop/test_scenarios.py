@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mimic import CHECKS, Check, NodeNeed
+from mimic import CHECKS, ConformanceCheck, NodeNeed
 
 ONCE = {"Z15", "Z18 Z19", "Z29"}
 """What has nothing to do with tenancy, and takes its time."""
@@ -13,7 +13,7 @@ THROUGH_A_BUCKET = {
 }
 
 
-def params(checks: list[Check], *more: str) -> list[object]:
+def params(checks: list[ConformanceCheck], *more: str) -> list[object]:
     return [
         pytest.param(
             one,

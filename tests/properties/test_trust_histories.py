@@ -16,12 +16,12 @@ from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
-from odf_protocol.trust.checkpoints import Checkpoint, LogProof, Policy
+from odf_protocol.trust.checkpoints import LogCheckpoint, LogProof, Policy
 from odf_protocol.trust.heads import HeadKind, HeadRecord, logged_name, map_of, map_record
 from odf_protocol.trust.judging import (
     HeadProof,
     Leaf,
-    Seen,
+    SeenLog,
     ShownMap,
     Verdict,
     Wanted,
@@ -92,9 +92,9 @@ class Log:
         return [leaf_hash(entry) for entry in self.entries]
 
     @property
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> LogCheckpoint:
         size = len(self.entries)
-        return Checkpoint(ORIGIN, size, tree_root(size, nodes_of(self.hashes)))
+        return LogCheckpoint(ORIGIN, size, tree_root(size, nodes_of(self.hashes)))
 
     def note(self, witnesses: Sequence[str] = (), stamp: int = 0) -> Note:
         text = self.checkpoint.text
@@ -162,7 +162,7 @@ def asked(
         dataset,
         head or block,
         shown,
-        Seen(key=KEY, note=seen),
+        SeenLog(key=KEY, note=seen),
         wanted,
         between=log.between,
         now_s=log.now_s if now_s is None else now_s,

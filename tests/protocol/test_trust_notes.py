@@ -10,7 +10,7 @@ import pytest
 from refusals import refusing
 
 from odf_protocol.commitments import key_pair
-from odf_protocol.trust.checkpoints import AddCheckpoint, Checkpoint, LogProof, Policy
+from odf_protocol.trust.checkpoints import AddCheckpoint, LogCheckpoint, LogProof, Policy
 from odf_protocol.trust.merkle import leaf_hash, nodes_of, tree_root
 from odf_protocol.trust.notes import (
     COSIGNATURE,
@@ -52,7 +52,7 @@ def test_keys_have_the_lines_of_other_implementations():
 
 def test_a_checkpoint_with_its_cosignature_has_the_bytes_of_other_implementations():
     leaves = [leaf_hash(each) for each in (b"a", b"b", b"c")]
-    checkpoint = Checkpoint(ORIGIN, 3, tree_root(3, nodes_of(leaves)))
+    checkpoint = LogCheckpoint(ORIGIN, 3, tree_root(3, nodes_of(leaves)))
     assert checkpoint.text == TEXT
     lines = (
         note_line(TEXT, ORIGIN, LOG),
@@ -60,7 +60,7 @@ def test_a_checkpoint_with_its_cosignature_has_the_bytes_of_other_implementation
     )
     assert str(Note(TEXT, lines)) == CHECKPOINT
     assert lines[1].stamp == 1_700_000_000
-    assert Checkpoint.parse(Note.parse(CHECKPOINT.encode()).text) == checkpoint
+    assert LogCheckpoint.parse(Note.parse(CHECKPOINT.encode()).text) == checkpoint
 
 
 def test_those_of_the_known_keys_that_signed_are_told():
@@ -168,12 +168,12 @@ def test_what_is_no_key_of_ours_is_refused(text: str):
 )
 def test_what_is_no_checkpoint_is_refused(text: str):
     with refusing("MalformedNote"):
-        Checkpoint.parse(text)
+        LogCheckpoint.parse(text)
 
 
 def test_a_checkpoint_keeps_its_extensions():
-    checkpoint = Checkpoint("log", 0, bytes(32), ("one", "two"))
-    assert Checkpoint.parse(checkpoint.text) == checkpoint
+    checkpoint = LogCheckpoint("log", 0, bytes(32), ("one", "two"))
+    assert LogCheckpoint.parse(checkpoint.text) == checkpoint
 
 
 ZEROS = "A" * 43 + "=\n"

@@ -13,7 +13,7 @@ from threaded_node import ThreadedNode, threaded_node
 from odf_conformance.chains import Block, Chain, object_name
 from odf_conformance.http import Cut, Portion, Scissors
 from odf_conformance.mimic import Mimic
-from odf_conformance.node import Check, NodeNeed, NodeUnderTest, PublishedChain
+from odf_conformance.node import ConformanceCheck, NodeNeed, NodeUnderTest, PublishedChain
 from odf_conformance.run import BROKEN, CHECKS, node_of, run_one
 from odf_conformance.websocket import CloseReason, Exchange, GaveUp, Result
 from odf_node.service.accounts.accounts import ensure_account, set_password
@@ -25,8 +25,8 @@ __all__ = [
     "CHECKS",
     "Block",
     "Chain",
-    "Check",
     "CloseReason",
+    "ConformanceCheck",
     "Cut",
     "Exchange",
     "GaveUp",

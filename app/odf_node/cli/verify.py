@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odf_storage.datasets.job_payloads.verify_job import VerifyReport
     from odf_storage.datasets.verify.run import Interval
 
-    from ..client.trust import Finding
+    from ..client.trust import HeadFinding
 
 
 NODES_HEAL = "--heal is for a folder; a node heals what it has by itself"
@@ -179,7 +179,7 @@ def verify(
 
 def _print(
     report: VerifyReport,
-    found: Finding | None,
+    found: HeadFinding | None,
     healing: dict[str, list[dict[str, Any]]],
     *,
     as_json: bool,
@@ -200,7 +200,7 @@ def _logged(
     token: str | None,
     report: VerifyReport,
     **wanted: Any,
-) -> Finding | None:
+) -> HeadFinding | None:
     """Check the head that was verified against the log of its node."""
     if report.dataset_id is None:
         return None

@@ -17,7 +17,7 @@ import msgspec
 
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.identity import DatasetId
-from odf_protocol.trust.checkpoints import Checkpoint
+from odf_protocol.trust.checkpoints import LogCheckpoint
 from odf_protocol.trust.heads import HeadKind, HeadRecord, logged_name, read_record
 from odf_protocol.trust.judging import HeadProof, Verdict, Word
 from odf_protocol.trust.merkle import GrowingTree, leaf_hash
@@ -29,7 +29,7 @@ from .home import read_file, write_file
 from .http import open_http
 from .limits import LIMITS
 from .node_api import NodeApi, NothingThere
-from .trust import Evidence, Finding, KnownLog, LogMemory, first_seen, is_another, tile_at
+from .trust import Evidence, HeadFinding, KnownLog, LogMemory, first_seen, is_another, tile_at
 
 MONITORED = "monitored"
 MAX_STATE_BYTES = 256 * 1024 * 1024
@@ -56,7 +56,7 @@ class Followed(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedDataset:
     """A dataset that a node lists."""
 
     base: str
@@ -69,7 +69,7 @@ class Report:
 
     size: int
     datasets: int
-    findings: tuple[Finding, ...]
+    findings: tuple[HeadFinding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,9 @@ class Monitor:
             if verdict is not None:
                 return self._stopped(followed, verdict)
             listed = [
-                Listed(f"{self.node}{each.get('alias')}/", DatasetId.parse(str(each.get("id"))))
+                ListedDataset(
+                    f"{self.node}{each.get('alias')}/", DatasetId.parse(str(each.get("id")))
+                )
                 for each in there.datasets()
             ]
             wrong = listed
@@ -105,7 +107,7 @@ class Monitor:
                     followed, verdict = self._followed(there)
                     if verdict is not None:
                         return self._stopped(followed, verdict)
-                differ = dict[Listed, str]()
+                differ = dict[ListedDataset, str]()
                 for each in wrong:
                     here = NodeApi(each.base, self.token, http=http, limits=limits)
                     if why := _difference(here, each.id, followed):
@@ -114,7 +116,7 @@ class Monitor:
                 if not wrong:
                     break
         findings = tuple(
-            Finding(Verdict(word=Word.UNLOGGED, why=f"{each.base}: {why}"), True)
+            HeadFinding(Verdict(word=Word.UNLOGGED, why=f"{each.base}: {why}"), True)
             for each, why in differ.items()
         )
         return Report(size=followed.size, datasets=len(listed), findings=findings)
@@ -123,7 +125,7 @@ class Monitor:
         """Read the leaves up to the newest checkpoint. Return what they say, and what contradicts
         what was seen before."""
         note = Note.parse(there.raw("log/checkpoint"))
-        checkpoint = Checkpoint.parse(note.text)
+        checkpoint = LogCheckpoint.parse(note.text)
         known = self.memory.all().get(self.node)
         if known is None or is_another(self.node, known, note):
             known = first_seen(there, note)
@@ -154,8 +156,8 @@ class Monitor:
         self, there: NodeApi, followed: Followed, note: Note, seen: Note | None
     ) -> Verdict | None:
         """Add the leaves up to a checkpoint; return what speaks against it."""
-        checkpoint = Checkpoint.parse(note.text)
-        old = None if seen is None else Checkpoint.parse(seen.text)
+        checkpoint = LogCheckpoint.parse(note.text)
+        old = None if seen is None else LogCheckpoint.parse(seen.text)
         most = max(followed.size, old.size if old else 0)
         if checkpoint.size < most:
             why = f"the log has {checkpoint.size} leaves, and it had {most} before"
@@ -189,7 +191,7 @@ class Monitor:
             against=None if verdict.against is None else str(verdict.against),
         )
         written = self.memory.write_evidence(evidence) if verdict.against else None
-        finding = Finding(verdict, True, written)
+        finding = HeadFinding(verdict, True, written)
         return Report(size=followed.size, datasets=0, findings=(finding,))
 
 

@@ -21,11 +21,11 @@ import msgspec
 from odf_protocol.errors import BadInput, Conflict, Damaged, NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
-from odf_protocol.trust.checkpoints import MAX_POLICY_BYTES, NOBODY, Checkpoint, LogProof, Policy
+from odf_protocol.trust.checkpoints import MAX_POLICY_BYTES, NOBODY, LogCheckpoint, LogProof, Policy
 from odf_protocol.trust.heads import UNNAMED
 from odf_protocol.trust.judging import (
     HeadProof,
-    Seen,
+    SeenLog,
     Verdict,
     Wanted,
     Word,
@@ -81,7 +81,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HeadFinding:
     """What the log of a node says of a head."""
 
     verdict: Verdict
@@ -181,7 +181,7 @@ class HeadCheck:
 
     def check(
         self, base: str, dataset: DatasetId, head: Multihash, *, token: str | None = None
-    ) -> Finding:
+    ) -> HeadFinding:
         """Return what the log of the node at `base` says of the head of the dataset there.
 
         Nodes ask their witnesses after a head has moved. So where a policy wants signatures of
@@ -199,7 +199,9 @@ class HeadCheck:
                 return found
             time.sleep(LOOK_AGAIN_S)
 
-    def _look(self, base: str, dataset: DatasetId, head: Multihash, token: str | None) -> Finding:
+    def _look(
+        self, base: str, dataset: DatasetId, head: Multihash, token: str | None
+    ) -> HeadFinding:
         known = self.memory.find(base)
         with open_http(self.limits) as http:
             here = NodeApi(base, token, http=http, limits=self.limits)
@@ -240,10 +242,12 @@ class HeadCheck:
         def between(old: int, size: int) -> list[bytes]:
             return consistency_path(old, size, tile_nodes(partial(tile_at, there), size))
 
-        seen = Seen(key=NoteKey.parse(log.key), note=note)
+        seen = SeenLog(key=NoteKey.parse(log.key), note=note)
         return judge(dataset, head, proof, seen, self.wanted, between=between, now_s=self.clock())
 
-    def _concluded(self, node: str, log: KnownLog, verdict: Verdict, proof: HeadProof) -> Finding:
+    def _concluded(
+        self, node: str, log: KnownLog, verdict: Verdict, proof: HeadProof
+    ) -> HeadFinding:
         """Remember the checkpoint, or write down what contradicts it."""
         if verdict.word in CONTRADICTIONS:
             evidence = Evidence(
@@ -254,14 +258,14 @@ class HeadCheck:
                 against=None if verdict.against is None else str(verdict.against),
                 shown=proof,
             )
-            return Finding(verdict, True, self.memory.write_evidence(evidence))
+            return HeadFinding(verdict, True, self.memory.write_evidence(evidence))
         if verdict.word is Word.UNLOGGED:
-            return Finding(verdict, True)
+            return HeadFinding(verdict, True)
         if verdict.note is not None and _size(str(verdict.note)) >= _size(log.note):
             self.memory.keep(node, KnownLog(key=log.key, note=str(verdict.note)))
         asked = self.wanted.policy.quorum != NOBODY
         is_alarm = verdict.word is Word.STALE or (asked and verdict.word is not Word.CONFIRMED)
-        return Finding(verdict, is_alarm)
+        return HeadFinding(verdict, is_alarm)
 
 
 def check_head(
@@ -272,7 +276,7 @@ def check_head(
     *,
     fresh: str | None = None,
     policy: Path | None = None,
-) -> Finding | None:
+) -> HeadFinding | None:
     """Check a head against the log of its node; None if it is on no node.
 
     `fresh` is the greatest age of what was signed, as in `10m`; `policy` a file in place of the
@@ -301,7 +305,7 @@ def dataset_of(location: Location, repository: Repository, head: Multihash) -> D
 
 def after_pull(
     source: Location, folder: Path, head: Multihash, token: str | None, **wanted: Any
-) -> Finding | None:
+) -> HeadFinding | None:
     """Take the attestations of a dataset that was pulled into a folder, and check its head as
     `check_head` does."""
     if not source.base:
@@ -321,7 +325,7 @@ def proven_by(evidence: Evidence) -> str | None:
     if evidence.against is not None:
         other = Note.parse(evidence.against.encode())
         if is_contradicted(note, other, key):
-            size = Checkpoint.parse(note.text).size
+            size = LogCheckpoint.parse(note.text).size
             return f"{key.name} signed two different logs of {size} leaves"
         return None
     is_contradicted(note, note, key)  # the signature
@@ -331,7 +335,7 @@ def proven_by(evidence: Evidence) -> str | None:
     dataset = DatasetId.parse(record[1]) if record[1:2] and record[1].startswith("did:") else None
     if dataset is None:
         return None
-    seen = Seen(key=key)
+    seen = SeenLog(key=key)
     verdict = judge(
         dataset,
         Multihash.parse(record[4] if len(record) > 4 else ""),
@@ -344,8 +348,8 @@ def proven_by(evidence: Evidence) -> str | None:
     return verdict.why if verdict.word is Word.ROLLED_BACK else None
 
 
-def _unlogged(why: str) -> Finding:
-    return Finding(Verdict(word=Word.UNLOGGED, why=why))
+def _unlogged(why: str) -> HeadFinding:
+    return HeadFinding(Verdict(word=Word.UNLOGGED, why=why))
 
 
 def _node_of(base: str, path: str, known: tuple[str, KnownLog] | None) -> str:
@@ -369,13 +373,14 @@ def is_passing(node: str, log: KnownLog) -> bool:
 def is_another(node: str, log: KnownLog, note: Note) -> bool:
     """Return whether the checkpoint is that of another node in the place of a passing one."""
     return (
-        is_passing(node, log) and Checkpoint.parse(note.text).origin != NoteKey.parse(log.key).name
+        is_passing(node, log)
+        and LogCheckpoint.parse(note.text).origin != NoteKey.parse(log.key).name
     )
 
 
 def first_seen(there: NodeApi, note: Note) -> KnownLog:
     """Return the log under the key that the node publishes and that signed the checkpoint."""
-    origin = Checkpoint.parse(note.text).origin
+    origin = LogCheckpoint.parse(note.text).origin
     signed = {line.key_id for line in note.lines}
     for each in there.look("system/keys").get("keys", ()):
         key = NoteKey(origin, DatasetId.parse_did_key(str(each.get("id"))).key)
@@ -397,4 +402,4 @@ def _moved(here: NodeApi, head: Multihash) -> bool:
 
 
 def _size(note: str) -> int:
-    return Checkpoint.parse(Note.parse(note.encode()).text).size if note else 0
+    return LogCheckpoint.parse(Note.parse(note.encode()).text).size if note else 0

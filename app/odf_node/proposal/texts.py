@@ -45,7 +45,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextRecord:
     """A record, and the number of the line on which it begins."""
 
     number: int
@@ -74,11 +74,11 @@ class TimeForm:
 class _Body:
     """The records of a file that can be rows, header included, and the others."""
 
-    lines: Sequence[Line]
+    lines: Sequence[TextRecord]
     width: int
-    titles: Sequence[Line]
-    footers: Sequence[Line]
-    odd: Sequence[Line]
+    titles: Sequence[TextRecord]
+    footers: Sequence[TextRecord]
+    odd: Sequence[TextRecord]
     """Records between the rows that have more or fewer fields."""
     is_ended: bool
     """Whether the last of the lines is the last record of the file."""
@@ -261,17 +261,19 @@ def _separated(data: bytes, form: TimeForm) -> Any:
     for number, fields, raw in csv_records(
         data, separator=form.separator, quote=form.quote, escape=form.escape
     ):
-        yield Line(number, fields, raw.rstrip("\r\n"))
+        yield TextRecord(number, fields, raw.rstrip("\r\n"))
 
 
-def _lines(data: bytes, form: TimeForm, skip: int, sample: Sample) -> tuple[list[Line], int | None]:
+def _lines(
+    data: bytes, form: TimeForm, skip: int, sample: Sample
+) -> tuple[list[TextRecord], int | None]:
     """Return the records after the skipped lines, and the length of the bytes that have them, if
     that is not the whole sample.
 
     Raises:
         NoRecords.
     """
-    lines: list[Line] = []
+    lines: list[TextRecord] = []
     cells = 0
     try:
         for line in _separated(data, form):
@@ -293,7 +295,7 @@ def _lines(data: bytes, form: TimeForm, skip: int, sample: Sample) -> tuple[list
     return lines, _start_of(data, last.number)
 
 
-def _line_of(bad: BadInput, lines: Sequence[Line]) -> int:
+def _line_of(bad: BadInput, lines: Sequence[TextRecord]) -> int:
     line = bad.facts.get("line")
     return line if isinstance(line, int) else lines[-1].number + 1
 
@@ -305,7 +307,7 @@ def _start_of(data: bytes, line: int) -> int:
     return last.end() if last else 0
 
 
-def _body(lines: Sequence[Line], choices: Choices, *, is_whole: bool) -> _Body:
+def _body(lines: Sequence[TextRecord], choices: Choices, *, is_whole: bool) -> _Body:
     """Tell rows from titles before them, and from lines after the last row."""
     widths = Counter(len(line.fields) for line in lines)
     width = max(widths, key=lambda one: (widths[one], one))
@@ -338,7 +340,7 @@ def _full_lines(data: bytes, start: int) -> int:
     return sum(1 for line in _LINE_END.split(rest) if line.strip())
 
 
-def _without_footer(data: bytes, lines: Sequence[Line], count: int) -> Sequence[Line]:
+def _without_footer(data: bytes, lines: Sequence[TextRecord], count: int) -> Sequence[TextRecord]:
     """Leave out records in the last `count` lines that are not blank. Raises `NoRecords`."""
     numbered = enumerate(_LINE_END.split(data), 1)
     full = deque((number for number, line in numbered if line.strip()), maxlen=count)
@@ -367,7 +369,7 @@ def _odd_lines(
     return (f"{told}, --on-bad-rows quarantine keeps them apart",)
 
 
-def _bare(line: Line) -> list[str]:
+def _bare(line: TextRecord) -> list[str]:
     return [cell.strip() for cell in line.fields]
 
 
@@ -403,6 +405,6 @@ def _narrow_header(body: _Body) -> tuple[str, ...]:
     return (f"{found}: if it is no header, --skip {line.number} leaves it out",)
 
 
-def _shown(lines: Sequence[Line]) -> str:
+def _shown(lines: Sequence[TextRecord]) -> str:
     more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
     return "; ".join(map(str, lines[:SHOWN_LINES])) + more

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from odf_storage.datasets.job_payloads.verify_job import VerifyReport
 
-    from ..client.trust import Finding
+    from ..client.trust import HeadFinding
 
 
 class MissingLibrary(ImportError):
@@ -125,7 +125,7 @@ class Dataset:
         return f"odf_node.open({str(self._place.location)!r}{at})"
 
     @property
-    def checked(self) -> Finding | None:
+    def checked(self) -> HeadFinding | None:
         """What the log of heads of the node said of the head at the last read or verification:
         `checked.verdict.word`, `checked.text`. None: nothing was checked yet, or it is on no node
         and without `verify=True` not checked."""
@@ -367,7 +367,7 @@ class HeadLogCheck:
 
     def __init__(self, place: StreamPlace, **wanted: Any) -> None:
         self._place, self._wanted = place, wanted
-        self.found: Finding | None = None
+        self.found: HeadFinding | None = None
 
     def __call__(self, repository: Repository, head: Multihash) -> None:
         """Raises `LogContradicted`."""

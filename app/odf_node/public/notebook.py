@@ -16,7 +16,7 @@ from odf_protocol.errors import NodeError
 
 from ..client.limits import age_text, one_line, size_text
 from ..service.pages.cells import cell_text, column_lines, kinds_in
-from ..service.pages.pictures import WIDTH, Figure, Rows, picture
+from ..service.pages.pictures import WIDTH, Figure, SampledRows, picture
 
 ROWS, COLUMNS = 5, 20
 SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000
@@ -86,7 +86,9 @@ def _card(
         newest = range(count - 1, max(-1, count - 1 - ROWS), -1)
         yield _table(shown, [[sample[each][at] for each in shown] for at in newest])
     system |= {vocab.offset_column}
-    figures = picture(Rows(sample, kinds_in(fields)), vocab.event_time_column, frozenset(system))
+    figures = picture(
+        SampledRows(sample, kinds_in(fields)), vocab.event_time_column, frozenset(system)
+    )
     yield from map(_drawn, figures)
     if figures:
         yield f"<p><small>Drawn from the newest {count:,} rows as they were recorded</small></p>"

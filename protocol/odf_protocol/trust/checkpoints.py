@@ -25,7 +25,7 @@ NOBODY = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class LogCheckpoint:
     """What a log says of itself: so many leaves, below this root."""
 
     origin: str
@@ -34,7 +34,7 @@ class Checkpoint:
     extensions: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> Checkpoint:
+    def parse(cls, text: str) -> LogCheckpoint:
         """Read the text of a note. Raises `MalformedNote`."""
         lines = text.split("\n")
         if lines.pop() != "" or not 3 <= len(lines) <= 3 + MAX_EXTENSIONS or "" in lines:
@@ -128,7 +128,7 @@ def _path(lines: list[str]) -> tuple[bytes, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class WitnessGroup:
     """Some witnesses or groups, of which so many are needed."""
 
     needed: int
@@ -149,7 +149,7 @@ class Policy:
 
     logs: tuple[Peer, ...] = ()
     witnesses: tuple[tuple[str, Peer], ...] = ()
-    groups: tuple[tuple[str, Group], ...] = ()
+    groups: tuple[tuple[str, WitnessGroup], ...] = ()
     quorum: str = NOBODY
 
     @classmethod
@@ -194,7 +194,7 @@ class _PolicyReading:
     def __init__(self) -> None:
         self.logs: list[Peer] = []
         self.witnesses: dict[str, Peer] = {}
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, WitnessGroup] = {}
         self.quorum: str | None = None
 
     def take(self, word: str, *words: str) -> None:
@@ -223,7 +223,7 @@ class _PolicyReading:
         count = words[needed] if needed in words else decimal(needed, "the count of a group")
         if not 1 <= count <= len(members) or len(set(members)) != len(members):
             raise malformed_note(f"group {name[:50]!r} has no {count} different members")
-        self.groups[name] = Group(count, members)
+        self.groups[name] = WitnessGroup(count, members)
 
     def _quorum(self, name: str) -> None:
         if self.quorum is not None:

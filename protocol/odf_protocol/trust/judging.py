@@ -23,7 +23,7 @@ from ..errors import BadInput
 from ..identity import DatasetId
 from ..instant import NANOS
 from ..multihash import Multihash
-from .checkpoints import NOBODY, Checkpoint, LogProof, Policy
+from .checkpoints import NOBODY, LogCheckpoint, LogProof, Policy
 from .heads import HeadRecord, MapRecord, Record, logged_name, read_record
 from .merkle import HASH_BYTES, MAX_PATH, is_continued, is_included, leaf_hash
 from .notes import Note, NoteKey, SignatureLine, decoded, signers
@@ -68,7 +68,7 @@ class HeadProof(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenLog:
     """What a client knows of a log: its key since the first time, and the newest checkpoint."""
 
     key: NoteKey
@@ -104,7 +104,7 @@ def judge(
     dataset: DatasetId,
     head: Multihash,
     shown: HeadProof,
-    seen: Seen,
+    seen: SeenLog,
     wanted: Wanted,
     *,
     between: Between,
@@ -120,7 +120,7 @@ def judge(
     note = proof.checkpoint
     witnesses = [peer.key for _, peer in wanted.policy.witnesses]
     signed = signers(note, [seen.key, *witnesses])
-    checkpoint = Checkpoint.parse(note.text)
+    checkpoint = LogCheckpoint.parse(note.text)
     if seen.key not in signed or checkpoint.origin != seen.key.name:
         raise BadInput(
             "SignatureWrong",
@@ -137,11 +137,11 @@ def judge(
     return _aged(cosigned, note, wanted, newest, now_s)
 
 
-def _follows(checkpoint: Checkpoint, seen: Note | None, between: Between) -> Verdict | None:
+def _follows(checkpoint: LogCheckpoint, seen: Note | None, between: Between) -> Verdict | None:
     """Return what speaks against it that the log continues the one that was seen before."""
     if seen is None:
         return None
-    old = Checkpoint.parse(seen.text)
+    old = LogCheckpoint.parse(seen.text)
     if checkpoint.size < old.size:
         return Verdict(
             word=Word.ROLLED_BACK,
@@ -162,7 +162,11 @@ def _follows(checkpoint: Checkpoint, seen: Note | None, between: Between) -> Ver
 
 
 def _is_logged(
-    dataset: DatasetId, head: Multihash, shown: HeadProof, proof: LogProof, checkpoint: Checkpoint
+    dataset: DatasetId,
+    head: Multihash,
+    shown: HeadProof,
+    proof: LogProof,
+    checkpoint: LogCheckpoint,
 ) -> Verdict | None:
     """Return what speaks against it that the log has this head."""
     entry = shown.leaf.encode()
@@ -175,7 +179,7 @@ def _is_logged(
 
 
 def _is_newest(
-    dataset: DatasetId, shown: HeadProof, index: int, checkpoint: Checkpoint, lag_s: float
+    dataset: DatasetId, shown: HeadProof, index: int, checkpoint: LogCheckpoint, lag_s: float
 ) -> float | Verdict:
     """Return the newest time that the log tells, or what the newest map says against the head."""
     mapped, last = shown.map, shown.last
@@ -238,7 +242,7 @@ def _as(verdict: Verdict, word: Word, why: str) -> Verdict:
     return replace(verdict, word=word, why=why)
 
 
-def _within(one: Leaf, checkpoint: Checkpoint) -> Record | None:
+def _within(one: Leaf, checkpoint: LogCheckpoint) -> Record | None:
     """Return the record of a leaf, or None if it is not in the log."""
     entry = one.leaf.encode()
     record = read_record(entry)
@@ -271,6 +275,6 @@ def is_contradicted(one: Note, other: Note, key: NoteKey) -> bool:
     for note in (one, other):
         if key not in signers(note, [key]):
             raise BadInput("SignatureWrong", f"{key.name} signed one of the two notes at most")
-    first, second = Checkpoint.parse(one.text), Checkpoint.parse(other.text)
+    first, second = LogCheckpoint.parse(one.text), LogCheckpoint.parse(other.text)
     same = (first.origin, first.size) == (second.origin, second.size)
     return same and first.root != second.root

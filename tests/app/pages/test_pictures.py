@@ -12,7 +12,7 @@ import pytest
 from page_sets import EVIL, hostile, of_table, stations, wide
 from service import seeded, serving, ten_rows
 
-from odf_node.service.pages.pictures import BARS, HEIGHT, WIDTH, Figure, Rows, picture
+from odf_node.service.pages.pictures import BARS, HEIGHT, WIDTH, Figure, SampledRows, picture
 
 HTML = {"accept": "text/html"}
 MOST_BYTES = 60_000
@@ -21,7 +21,7 @@ PLACES = {"lat": "Float64", "lon": "Float64"}
 
 
 def drawn(**values: list[Any]) -> dict[str, Figure]:
-    rows = Rows(values, {**KINDS, **PLACES})
+    rows = SampledRows(values, {**KINDS, **PLACES})
     return {each.title: each for each in picture(rows, "t", frozenset({"offset"}))}
 
 

@@ -12,7 +12,7 @@ import pytest
 from page_sets import added, corrected, hostile, of_table, stations
 from service import serving, ten_rows
 
-from odf_node.service.pages.viewer import Wanted, number_cells
+from odf_node.service.pages.viewer import ViewerWish, number_cells
 
 HTML = {"accept": "text/html"}
 KINDS = {"a": "Int64", "b": "String"}
@@ -180,7 +180,7 @@ def test_pages_of_hostile_rows_are_sorted_as_well(visitor):
 
 def test_the_address_keeps_what_it_was_asked():
     asked = {"sort": "-a", "column": "b", "how": "has", "value": "x & y", "system": "1"}
-    wanted = Wanted.parse(asked, KINDS)
+    wanted = ViewerWish.parse(asked, KINDS)
     assert wanted.address("rows", 100) == (
         "?rows=100&sort=-a&column=b&how=has&value=x+%26+y&system=1"
     )

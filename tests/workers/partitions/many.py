@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from odf_workers.partitions import on_spark
 from odf_workers.partitions.messages import Failure
-from odf_workers.partitions.port import File, LinkSpan, Outbox, Read, Route, T, Usage, Work
+from odf_workers.partitions.port import File, LinkSpan, Outbox, Read, Route, StageUsage, T, Work
 
 
 class Many:
@@ -21,7 +21,7 @@ class Many:
 
     name: Literal["spark"] = "spark"
     in_process = False
-    usage = Usage()
+    usage = StageUsage()
 
     def __init__(self, width: int, chance: random.Random) -> None:
         self.width, self.chance = width, chance

@@ -10,7 +10,7 @@ from odf_workers.engines.stateful.operators import (
     DAY,
     EPOCH,
     InputClock,
-    Later,
+    LaterClock,
     Least,
     WindowStart,
     back,
@@ -34,7 +34,7 @@ def test_a_window_is_final_exactly_when_the_watermark_reaches_its_end() -> None:
 def test_of_sliding_windows_the_first_still_open_counts() -> None:
     start = WindowStart(A, DAY, DAY // 4)
     assert start.at({"a": at("2000-01-02")}) == at("2000-01-01 06:00")
-    assert Later(start, DAY).at({"a": at("2000-01-02")}) == at("2000-01-02 06:00")
+    assert LaterClock(start, DAY).at({"a": at("2000-01-02")}) == at("2000-01-02 06:00")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_units_hold_before_1970() -> None:
 @pytest.mark.parametrize(("unit", "days"), [("month", 31), ("quarter", 92), ("year", 366)])
 def test_calendar_units_hold_beyond_the_years_of_instants(unit: str, days: int) -> None:
     end = {"a": at("9999-12-31 23:59:59")}
-    later, earlier = truncated(Later(A, DAY), unit), truncated(Later(A, -DAY), unit)
+    later, earlier = truncated(LaterClock(A, DAY), unit), truncated(LaterClock(A, -DAY), unit)
     assert later is not None
     assert later.at(end) == at("9999-12-31") + DAY
     assert earlier is not None

@@ -37,12 +37,12 @@ from ..engines.spark.plan import reason
 from ..engines.spark.session import Spark
 from .memory import of_spark
 from .messages import Failure, StageFailed, batch_of, gathered, message
-from .port import File, Outbox, Output, Read, Route, Spans, T, Usage, Work
+from .port import File, Outbox, Output, Read, Route, Spans, StageUsage, T, Work
 
 MAX_WAIT_MILLIS: Final = 10_000
 
 
-def with_jobs(usage: Usage, spark: Any, group: str) -> Usage:
+def with_jobs(usage: StageUsage, spark: Any, group: str) -> StageUsage:
     """Return the usage with the ended jobs of a group added."""
     context = spark._jsc.sc()
     # Spark counts reports of tasks through a queue, which it empties late on a busy machine. If
@@ -95,7 +95,7 @@ class OnSpark:
         self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: EngineListener = QUIET
     ) -> None:
         self._spark, self._seconds, self._listener = spark, seconds, listener
-        self.usage = Usage(way="spark")
+        self.usage = StageUsage(way="spark")
         self._kept: list[Any] = []
 
     @property

@@ -45,7 +45,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class StageUsage:
     """Where stages ran, the number of jobs and tasks, and bytes: shuffled between tasks, and
     spilled by Spark's sort of a shuffle, which takes place for more than 200 partitions only."""
 
@@ -94,7 +94,7 @@ class Way(Protocol):
     """Runs stages: in this process, or on Spark."""
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> StageUsage:
         """Resources of Spark used by all stages so far."""
 
     @property
@@ -133,7 +133,7 @@ class Here:
     in_process = True
     width = 1
     partition_bytes = sys.maxsize
-    usage = Usage()
+    usage = StageUsage()
 
     def file(self, path: Path, *, lasting: str | None = None) -> File:  # noqa: ARG002
         return path

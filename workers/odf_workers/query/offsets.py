@@ -18,7 +18,7 @@ _ROWS = "count(Int64(1))"
 
 
 @dataclass(frozen=True)
-class End:
+class TableEnd:
     """Slices at one end of a table that have all rows which a part of a plan takes of it."""
 
     table: int
@@ -43,7 +43,9 @@ def number_of_rows(plan: Any, tables: Sequence[QueryTable], names: Mapping[str, 
     return sum(map(_rows, tables[names[scan.table_name()]].slices))
 
 
-def end_of_table(node: Any, tables: Sequence[QueryTable], names: Mapping[str, int]) -> End | None:
+def end_of_table(
+    node: Any, tables: Sequence[QueryTable], names: Mapping[str, int]
+) -> TableEnd | None:
     """Return the slices that a node of a plan needs if it takes some rows at one end of a table:
     those with the least or greatest offsets, or just some. None for any other node."""
     variant, newest = node.to_variant(), False
@@ -62,7 +64,7 @@ def end_of_table(node: Any, tables: Sequence[QueryTable], names: Mapping[str, in
         if scan is None or most is None:
             return None
     number = names[scan.table_name()]
-    return End(number, _holding(most, tables[number].slices, newest=newest))
+    return TableEnd(number, _holding(most, tables[number].slices, newest=newest))
 
 
 def _holding(most: int, slices: Sequence[Slice], *, newest: bool) -> list[int]:

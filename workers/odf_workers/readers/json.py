@@ -34,7 +34,7 @@ from ..slices.schema import INFER_ROWS, BadRow, Frame, Limits, check_names
 from .features import FeaturePages, Features, Known, features_of
 from .forms import forms_of
 from .json_scan import MAX_REMARKS, FieldsSeen, JsonScanner, Value, array_of, compact_json, keys_of
-from .json_values import How, infer
+from .json_values import ValueRules, infer
 from .ndjson_lines import LinesNotAgreed, numbered_lines, quick_batches, value_of
 from .recast import Losses
 from .rejected import Rejected, Shape, shaped, typed_batches
@@ -50,7 +50,7 @@ class _Reading:
     values: Callable[[], Iterator[Value]]
     """Starts at the beginning of the file."""
     shape: Shape
-    how: How
+    how: ValueRules
     remarks: dict[str, None] = field(default_factory=dict)
     """Warnings that values and shape give; complete when the values are."""
 
@@ -196,7 +196,7 @@ def _telling(remarks: dict[str, None]) -> Callable[[str], None]:
     return tell
 
 
-def _how(step: ReadStep, remarks: dict[str, None]) -> How:
+def _how(step: ReadStep, remarks: dict[str, None]) -> ValueRules:
     """Return the rules for values, which add what they cut to the remarks. Types that nobody
     declared are inferred: a split of a file is read in those that the beginning of the file
     showed."""
@@ -206,7 +206,7 @@ def _how(step: ReadStep, remarks: dict[str, None]) -> How:
     if options.json_text and step.schema is not None:
         texts |= {column.name for column in step.schema.fields}
     losses = Losses(_telling(remarks))
-    return How(not declares, forms_of(step), options.json_numbers, frozenset(texts), losses)
+    return ValueRules(not declares, forms_of(step), options.json_numbers, frozenset(texts), losses)
 
 
 def _of_lines(

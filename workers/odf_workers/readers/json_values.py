@@ -41,7 +41,7 @@ _PLAIN: dict[type, Callable[[pa.DataType], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class ValueRules:
     """Rules for reading values. `exact` refuses a number as a time, and figures with leading zeros
     as a number, since the types were not declared."""
 
@@ -53,7 +53,7 @@ class How:
     losses: Losses = field(default_factory=Losses)
 
 
-AS_DECLARED = How()
+AS_DECLARED = ValueRules()
 
 
 class JsonMisfit(ValueError):
@@ -68,7 +68,7 @@ def column_of(
     values: Sequence[Any],
     wanted: pa.DataType,
     convert: Convert,
-    how: How = AS_DECLARED,
+    how: ValueRules = AS_DECLARED,
     *,
     column: str = "",
 ) -> pa.Array:
@@ -87,7 +87,7 @@ def column_of(
         raise _first_misfit(values, wanted, convert) from None
 
 
-def converter(wanted: pa.DataType, *, column: str, how: How = AS_DECLARED) -> Convert:
+def converter(wanted: pa.DataType, *, column: str, how: ValueRules = AS_DECLARED) -> Convert:
     """Return the function that converts a JSON value to the form that `pa.array` accepts for the
     type. Raises `Unsupported`."""
     if pa.types.is_struct(wanted):
@@ -104,7 +104,7 @@ def converter(wanted: pa.DataType, *, column: str, how: How = AS_DECLARED) -> Co
     )
 
 
-def _with_texts(wanted: pa.DataType, column: str, how: How, others: Convert) -> Convert:
+def _with_texts(wanted: pa.DataType, column: str, how: ValueRules, others: Convert) -> Convert:
     """Return a converter of texts by the rules of all formats, and of other values by `others`."""
     if _is_binary(wanted) or pa.types.is_null(wanted):
         return others
@@ -123,7 +123,7 @@ def _with_texts(wanted: pa.DataType, column: str, how: How, others: Convert) -> 
     return convert
 
 
-def _parser(wanted: pa.DataType, column: str, how: How) -> Callable[[str], Any]:
+def _parser(wanted: pa.DataType, column: str, how: ValueRules) -> Callable[[str], Any]:
     """Return a function that parses texts, and notes what they lose. Raises `ValueError`."""
 
     def parse(text: str) -> Any:
@@ -167,7 +167,7 @@ def _first_misfit(values: Sequence[Any], wanted: pa.DataType, convert: Convert) 
     return JsonMisfit(0, None)
 
 
-def _integer(_: pa.DataType, __: str, how: How) -> Convert:
+def _integer(_: pa.DataType, __: str, how: ValueRules) -> Convert:
     cuts = how.numbers is JsonNumbers.CUT
 
     def convert(value: Any) -> int:
@@ -192,7 +192,7 @@ def _whole(number: NumberText, *, cuts: bool) -> int:
     return whole
 
 
-def _float(wanted: pa.DataType, column: str, how: How) -> Convert:
+def _float(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
     narrow: Any = {16: np.float16, 32: np.float32}.get(wanted.bit_width)
 
     def convert(value: Any) -> float:
@@ -212,7 +212,7 @@ def _float(wanted: pa.DataType, column: str, how: How) -> Convert:
     return convert
 
 
-def _decimal(wanted: pa.DataType, column: str, how: How) -> Convert:
+def _decimal(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
     parse = _parser(wanted, column, how)
 
     def convert(value: Any) -> Any:
@@ -223,7 +223,7 @@ def _decimal(wanted: pa.DataType, column: str, how: How) -> Convert:
     return convert
 
 
-def _text(_: pa.DataType, __: str, how: How) -> Convert:
+def _text(_: pa.DataType, __: str, how: ValueRules) -> Convert:
     takes_all = how.numbers is JsonNumbers.TEXT
 
     def convert(value: Any) -> str:
@@ -238,7 +238,7 @@ def _text(_: pa.DataType, __: str, how: How) -> Convert:
     return convert
 
 
-def _bool(_: pa.DataType, __: str, ___: How) -> Convert:
+def _bool(_: pa.DataType, __: str, ___: ValueRules) -> Convert:
     def convert(value: Any) -> bool:
         if type(value) is not bool:
             raise ValueError("neither true nor false")
@@ -247,7 +247,7 @@ def _bool(_: pa.DataType, __: str, ___: How) -> Convert:
     return convert
 
 
-def _counted(wanted: pa.DataType, column: str, how: How) -> Convert:
+def _counted(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
     """Return a converter of numbers to dates and times: they count days, or units."""
     cuts, unit = how.numbers is JsonNumbers.CUT, how.forms.epoch_of(column)
     has_pattern = how.forms.pattern(wanted) is not None
@@ -281,7 +281,7 @@ def doubt_of(count: Any, wanted: pa.DataType) -> str | None:
     )
 
 
-def _hexadecimal(_: pa.DataType, __: str, ___: How) -> Convert:
+def _hexadecimal(_: pa.DataType, __: str, ___: ValueRules) -> Convert:
     def convert(value: Any) -> bytes:
         if type(value) is not str:
             raise ValueError("bytes are written as hexadecimal text")
@@ -290,14 +290,14 @@ def _hexadecimal(_: pa.DataType, __: str, ___: How) -> Convert:
     return convert
 
 
-def _nothing(wanted: pa.DataType, _: str, __: How) -> Convert:
+def _nothing(wanted: pa.DataType, _: str, __: ValueRules) -> Convert:
     def convert(_value: Any) -> None:
         raise ValueError(f"only {wanted}")
 
     return convert
 
 
-def _struct(wanted: pa.DataType, column: str, how: How) -> Convert:
+def _struct(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
     members = [(wanted.field(at), at) for at in range(wanted.num_fields)]
     parts = [(f.name, f.nullable, converter(f.type, column=column, how=how)) for f, _ in members]
 
@@ -309,7 +309,7 @@ def _struct(wanted: pa.DataType, column: str, how: How) -> Convert:
     return convert
 
 
-def _list(wanted: pa.DataType, column: str, how: How) -> Convert:
+def _list(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
     optional = wanted.value_field.nullable
     part = converter(wanted.value_type, column=column, how=how)
 
@@ -321,7 +321,7 @@ def _list(wanted: pa.DataType, column: str, how: How) -> Convert:
     return convert
 
 
-def _map(wanted: pa.DataType, column: str, how: How) -> Convert:
+def _map(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
     key, item = (
         converter(wanted.key_type, column=column, how=how),
         converter(wanted.item_type, column=column, how=how),
@@ -370,7 +370,7 @@ def _is_time(wanted: pa.DataType) -> bool:
 
 
 _SCALARS: tuple[
-    tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str, How], Convert]], ...
+    tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str, ValueRules], Convert]], ...
 ] = (
     (pa.types.is_integer, _integer),
     (pa.types.is_floating, _float),

@@ -27,7 +27,7 @@ from ..runtime.progress import Content, opened
 from ..slices.schema import BadRow, Limits
 from .csv_records import BOM
 from .json_scan import DECODER, SHOWN_TEXT, FieldsSeen, Value
-from .json_values import AS_DECLARED, How
+from .json_values import AS_DECLARED, ValueRules
 from .text import BadValue, cast_text, has_text_form
 
 CHUNK_BYTES = 1 << 20
@@ -45,7 +45,11 @@ class LinesNotAgreed(Exception):
 
 
 def quick_batches(
-    content: Content, schema: pa.Schema, limits: Limits, seen: FieldsSeen, how: How = AS_DECLARED
+    content: Content,
+    schema: pa.Schema,
+    limits: Limits,
+    seen: FieldsSeen,
+    how: ValueRules = AS_DECLARED,
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches from the start of the file; field names are added to `seen`. Raises
     `LinesNotAgreed`, at once or after some batches."""
@@ -88,7 +92,7 @@ def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
     )
 
 
-def _note_floats(lines: bytes, schema: pa.Schema, how: How) -> None:
+def _note_floats(lines: bytes, schema: pa.Schema, how: ValueRules) -> None:
     """Note what numbers lose in columns of floats, of which the decoder keeps no texts."""
     floats = [f for f in schema if pa.types.is_floating(f.type) and how.losses.waits(f.name)]
     is_small = b"e-" in lines or b"E-" in lines
@@ -166,7 +170,7 @@ def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
 
 
 def _batch(
-    decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits, how: How
+    decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits, how: ValueRules
 ) -> tuple[pa.RecordBatch, int]:
     """Return the rows, and how many names of columns the records have in all."""
     names, columns = 0, []
@@ -191,7 +195,7 @@ def _batch(
     return pa.RecordBatch.from_arrays(columns, schema=schema), names
 
 
-def _column(values: list[Any], field: pa.Field, how: How) -> pa.Array:
+def _column(values: list[Any], field: pa.Field, how: ValueRules) -> pa.Array:
     wanted = field.type
     if pa.types.is_boolean(wanted) or pa.types.is_integer(wanted) or pa.types.is_floating(wanted):
         return pa.array(values, wanted)

@@ -27,7 +27,15 @@ from odf_protocol.stored_values import first_misfit
 from ..slices.schema import BATCH_BYTES, BATCH_ROWS, RAW_CHARS, BadRow, InputTooLarge, Limits
 from .forms import not_of
 from .json_scan import FieldsSeen, Value, compact_json
-from .json_values import AS_DECLARED, Convert, How, JsonMisfit, column_of, converter, doubt_of
+from .json_values import (
+    AS_DECLARED,
+    Convert,
+    JsonMisfit,
+    ValueRules,
+    column_of,
+    converter,
+    doubt_of,
+)
 
 
 class TooManyBadRows(BadInput):
@@ -243,7 +251,7 @@ def typed_batches(
     rejected: Rejected | None = None,
     shape: Shape = lambda _, record: record,
     *,
-    how: How = AS_DECLARED,
+    how: ValueRules = AS_DECLARED,
     seen: FieldsSeen | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Convert values to records, and these to batches. Names of the records' fields are added to
@@ -261,7 +269,7 @@ def _sifted(
     rejected: Rejected | None,
     shape: Shape,
     seen: FieldsSeen | None,
-    how: How,
+    how: ValueRules,
 ) -> Iterator[pa.RecordBatch]:
     def batch(start: int, stop: int) -> pa.RecordBatch:
         some = chunk[start:stop]
@@ -282,7 +290,11 @@ def _raw(value: Any) -> str:
 
 
 def _batch(
-    records: list[Record], schema: pa.Schema, convert: list[Convert], limits: Limits, how: How
+    records: list[Record],
+    schema: pa.Schema,
+    convert: list[Convert],
+    limits: Limits,
+    how: ValueRules,
 ) -> pa.RecordBatch:
     columns = []
     for field, one in zip(schema, convert, strict=True):
@@ -312,7 +324,7 @@ def _check_cells(chunk: list[Record], field: pa.Field, column: pa.Array, limits:
             limits.check_cell(longest, line=line, column=field.name)
 
 
-def _bad_value(line: int, field: pa.Field, value: Any, how: How) -> BadRow:
+def _bad_value(line: int, field: pa.Field, value: Any, how: ValueRules) -> BadRow:
     shown = value if isinstance(value, str) else json.dumps(value)
     reason = doubt_of(value, field.type) or not_of(
         field.type, how.forms, column=field.name, value=value

@@ -33,7 +33,7 @@ from ..slices.schema import BadRow, Frame, Limits, check_names
 from .features import Known, is_wgs84, not_wgs84
 from .forms import forms_of
 from .json_scan import FieldsSeen, NumberText, Value, compact_json
-from .json_values import How
+from .json_values import ValueRules
 from .rejected import Rejected, typed_batches
 
 GEOMETRY, MEASURES = "geometry", "geometry_m"
@@ -98,7 +98,7 @@ def read_shapefile(
         seen = FieldsSeen(schema.names)
         if (system := _system(base)) is not None and not is_wgs84(system):
             seen.remark(not_wgs84(system))
-        how = How(forms=forms_of(step))
+        how = ValueRules(forms=forms_of(step))
         rows = typed_batches(
             _rows(reader, limits, seen), schema, limits, rejected, how=how, seen=seen
         )

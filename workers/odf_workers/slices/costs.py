@@ -35,7 +35,7 @@ _VARIABLE = (
 
 
 @dataclass(slots=True)
-class Piece:
+class WeighedRows:
     """Rows that belong together, and their weight in bytes."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -48,10 +48,10 @@ class Piece:
         self.size += weight(batch)
 
 
-def pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[Piece]:
+def pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[WeighedRows]:
     """Yield the same rows in pieces of at most `rows` rows, and of about `size` bytes, exceeded by
     less than a batch."""
-    piece = Piece()
+    piece = WeighedRows()
     for batch in batches:
         while batch.num_rows:
             part = batch.slice(0, rows - piece.rows)
@@ -59,7 +59,7 @@ def pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[
             piece.add(part)
             if piece.rows >= rows or piece.size >= size:
                 yield piece
-                piece = Piece()
+                piece = WeighedRows()
     if piece.rows:
         yield piece
 

@@ -32,7 +32,7 @@ from odf_storage.lanes import THREADS, expect, hash_all
 from odf_storage.stores.ports.values import StoredFile
 
 from .conform import NullCounts, conform
-from .costs import Piece, leaves_of, pieces, weight
+from .costs import WeighedRows, leaves_of, pieces, weight
 from .schema import MILLIS, Operation, filled
 
 WRITE_ROWS = 65_536
@@ -152,7 +152,7 @@ def parquet_settings(schema: pa.Schema) -> Mapping[str, Any]:
     }
 
 
-def write_group(writer: pq.ParquetWriter, group: Piece) -> None:
+def write_group(writer: pq.ParquetWriter, group: WeighedRows) -> None:
     """Write one row group."""
     table = pa.Table.from_batches(group.batches, writer.schema)
     writer.write_table(table, max(1, table.num_rows))

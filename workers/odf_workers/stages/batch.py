@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from ..partitions.messages import Failure
-from ..partitions.port import Here, Output, Usage, Way
+from ..partitions.port import Here, Output, StageUsage, Way
 from ..plan.ingest import IngestPlan
 from ..readers.rejected import Rejected
 from ..readers.splits import ReaderSplit
@@ -61,7 +61,7 @@ class BatchRows:
     slices: tuple[Written, ...] = ()
     warnings: tuple[str, ...] = ()
     """Warnings of the merge."""
-    usage: Usage = field(default_factory=Usage)
+    usage: StageUsage = field(default_factory=StageUsage)
     failure: Failure | None = None
 
     @property

@@ -69,7 +69,7 @@ Cuts = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowFacts:
+class PartitionFacts:
     """Rows of a partition: their number, their cost in slices, their bytes in memory, and the keys
     of a sample."""
 
@@ -95,7 +95,7 @@ NONE_AHEAD = Ahead()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadFacts(RowFacts):
+class ReadFacts(PartitionFacts):
     """Facts about a split that was read; `schema` is the slice's, or None if nothing determines
     it."""
 
@@ -125,7 +125,7 @@ class ReadFacts(RowFacts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeFacts(RowFacts):
+class MergeFacts(PartitionFacts):
     findings: Findings = NOTHING
     ranges: Cuts = ()
     """If the rows are in the order of ranges of keys: rows and cost of each range."""

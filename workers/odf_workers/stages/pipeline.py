@@ -45,7 +45,7 @@ from .facts import (
     Cuts,
     FactLayout,
     MergeFacts,
-    RowFacts,
+    PartitionFacts,
     SliceFacts,
     Starts,
     Totals,
@@ -212,7 +212,7 @@ class OrderedRows:
     each."""
 
     partitions: Partitions
-    facts: tuple[RowFacts, ...]
+    facts: tuple[PartitionFacts, ...]
     warnings: tuple[str, ...] = ()
     sort: Sort | None = None
     """Sorting that remains for the writers of slices."""
@@ -327,7 +327,7 @@ def _sorted(
     way: Way,
     post: PostRead,
     partitions: Partitions,
-    facts: Sequence[RowFacts],
+    facts: Sequence[PartitionFacts],
     samples: Sequence[pa.Table],
     starts: Sequence[int],
     layout: FactLayout,
@@ -345,7 +345,7 @@ def _sorted(
     ordered = partitions.then(
         begins.num_rows + 1, partial(by_order, order, begins, starts), partial(order_rows, post)
     )
-    found: list[RowFacts] = [each for facts in ordered.facts() for each in facts]
+    found: list[PartitionFacts] = [each for facts in ordered.facts() for each in facts]
     partitions.release()
     return OrderedRows(partitions=ordered, facts=tuple(found))
 

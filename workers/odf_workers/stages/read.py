@@ -52,7 +52,7 @@ from ..readers.splits import ReaderSplit
 from ..slices.conform import NullCounts, may_forbid_nulls
 from ..slices.costs import SliceCut
 from ..slices.schema import POSITION, Frame, Operation, check_known, filled, slice_schema
-from .facts import Ahead, ReadFacts, RowFacts, Starts, Totals, dealt, numbered
+from .facts import Ahead, PartitionFacts, ReadFacts, Starts, Totals, dealt, numbered
 from .normalize import Normalized, SeenValues, clashing, normalized, renamed
 
 
@@ -122,7 +122,7 @@ def order_rows(read: PostRead, _: int, batches: Batches) -> Output:
     """Sort the rows of a range."""
     totals = Totals(read.cut)
     yield from totals.passed(all_sorted(list(batches), read.order))
-    yield RowFacts(rows=totals.rows, cost=totals.cost, size=totals.size)
+    yield PartitionFacts(rows=totals.rows, cost=totals.cost, size=totals.size)
 
 
 def known_of(plan: IngestPlan) -> Known | None:

@@ -47,13 +47,13 @@ async def graphql(
 
 
 def _answered(stores: Stores, access: DatasetAccess, actor: Actor, raw: bytes) -> dict[str, Any]:
-    from .graphql_search import GraphqlBody, Search, answered  # with the first request
+    from .graphql_search import GraphqlBody, SearchOfRequest, answered  # with the first request
 
     try:
         body = decode_json(raw, GraphqlBody)
     except (msgspec.DecodeError, UnicodeError) as bad:
         raise BadInput("MalformedBody", f"the request cannot be read: {str(bad)[:300]}") from None
-    return answered(Search(stores, access, actor, MAX_PAGE), body)
+    return answered(SearchOfRequest(stores, access, actor, MAX_PAGE), body)
 
 
 MAX_ACCESS_BODY_BYTES = 4096

@@ -63,7 +63,7 @@ class GraphqlBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @dataclass
-class Search:
+class SearchOfRequest:
     """The search of one request, which may be made once."""
 
     stores: Stores
@@ -100,7 +100,7 @@ class Search:
         }
 
 
-def answered(search: Search, body: GraphqlBody) -> dict[str, Any]:
+def answered(search: SearchOfRequest, body: GraphqlBody) -> dict[str, Any]:
     """Return the response to a document: `data`, or `errors` that say what is wrong with it.
 
     Raises whatever ended the search, unless the document is the cause.

@@ -22,7 +22,7 @@ from odf_protocol.sql_text import quoted_name, quoted_text
 from odf_storage.datasets.query.messages import TableView
 from odf_storage.datasets.versions.versions import Version
 
-from .columns import LakeColumns, LeftOut
+from .columns import LakeColumns, NotShown
 from .taken_back import TakenBack
 
 VERSION = "1.0"
@@ -123,7 +123,9 @@ class LakeTable:
 class Catalogue:
     """Gives the numbers of a lake: of snapshots, of tables, of files."""
 
-    def __init__(self, tables: Sequence[LakeTable], left_out: Sequence[LeftOut], base: str) -> None:
+    def __init__(
+        self, tables: Sequence[LakeTable], left_out: Sequence[NotShown], base: str
+    ) -> None:
         """`base` is the address of the node."""
         self._tables, self._left_out, self._base = tables, left_out, base
         names = dict.fromkeys([MAIN, *(each.account.lower() for each in tables)])
@@ -339,11 +341,11 @@ def _from_start(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Tab
     return _table((*names, "begin_snapshot", "path_is_relative"), [(*row, 0, True) for row in rows])
 
 
-def _left_out(rows: Sequence[LeftOut]) -> str:
+def _left_out(rows: Sequence[NotShown]) -> str:
     """Return the statement of the view that says what the lake does not show."""
     listed = ", ".join(f"({', '.join(map(quoted_text, row))})" for row in rows)
-    names = ", ".join(LeftOut._fields)
+    names = ", ".join(NotShown._fields)
     if not rows:
-        empty = ", ".join(f"''::VARCHAR AS {name}" for name in LeftOut._fields)
+        empty = ", ".join(f"''::VARCHAR AS {name}" for name in NotShown._fields)
         return f"SELECT {empty} WHERE false"
     return f"SELECT * FROM (VALUES {listed}) AS t({names})"  # noqa: S608 - all are quoted

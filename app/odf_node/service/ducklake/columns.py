@@ -40,7 +40,7 @@ _SAME: dict[type, str] = {
 }
 
 
-class LeftOut(NamedTuple):
+class NotShown(NamedTuple):
     """What a lake does not show of a dataset: the whole, or a part."""
 
     dataset: str
@@ -60,7 +60,7 @@ class LakeColumn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownColumn:
     """A column from one version on, until another one."""
 
     column: LakeColumn
@@ -75,7 +75,7 @@ class LakeColumns:
     def __init__(self, schemas: Sequence[tuple[int, DataSchema]]) -> None:
         """`schemas` have the number of the version from which on they hold, oldest first."""
         self._ids: ColumnIds = {}
-        self.all: list[Shown] = []
+        self.all: list[ShownColumn] = []
         self.notes: dict[str, str] = {}
         """What is not shown of columns, and why, by name."""
         self.changes: list[int] = []
@@ -89,12 +89,12 @@ class LakeColumns:
             gone = [at for at, (column, _) in living.items() if now.get(at) != column]
             for at in gone:
                 column, since = living.pop(at)
-                self.all.append(Shown(column, since, begin))
+                self.all.append(ShownColumn(column, since, begin))
             new = {at: (column, begin) for at, column in now.items() if at not in living}
             living |= new
             if begin and (gone or new):
                 self.changes.append(begin)
-        self.all += [Shown(column, since, None) for column, since in living.values()]
+        self.all += [ShownColumn(column, since, None) for column, since in living.values()]
 
     def mapping(self) -> Iterator[tuple[int, str, int, int | None]]:
         """Yield number, name in files, column and outer number of each column of the newest schema.

@@ -43,7 +43,7 @@ from ..history.versions import VersionReads
 from ..http.parameters import MAX_PAGE
 from ..projections.gateway import ServedFile
 from .catalogue import Catalogue, LakeTable
-from .columns import LakeColumns, LeftOut
+from .columns import LakeColumns, NotShown
 from .taken_back import TakenBackReads
 
 FORM = 1
@@ -84,7 +84,7 @@ class LakeState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     size: int
     account: str | None
     datasets: tuple[str, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[NotShown, ...]
 
     @property
     def file(self) -> str:
@@ -161,8 +161,8 @@ class _Described:
 
     def __init__(self) -> None:
         self.tables: list[LakeTable] = []
-        self.left_out: list[LeftOut] = []
-        self.failed: list[LeftOut] = []
+        self.left_out: list[NotShown] = []
+        self.failed: list[NotShown] = []
         """Those among the left out that another try may show."""
         self.files = 0
 
@@ -171,11 +171,11 @@ class _Described:
         alias = f"{table.account}/{table.name}"
         if self.files + len(table.versions) > most_files:
             why = f"a lake has {most_files} slices at most: ask for those of an account"
-            self.left_out.append(LeftOut(alias, ALL, why))
+            self.left_out.append(NotShown(alias, ALL, why))
             return
         self.files += len(table.versions)
         notes = table.columns.notes.items()
-        self.left_out += [LeftOut(alias, f"column {name}", why) for name, why in notes]
+        self.left_out += [NotShown(alias, f"column {name}", why) for name, why in notes]
         self.tables.append(table)
 
 
@@ -271,7 +271,7 @@ class Lakes:
             await self._describe(each, made, caller)
         if len(listed) > self.limits.datasets:
             why = f"a lake has {self.limits.datasets} datasets at most: ask for those of an account"
-            made.left_out.append(LeftOut(ALL, ALL, why))
+            made.left_out.append(NotShown(ALL, ALL, why))
         return made
 
     async def _describe(self, listed: ListedOverview, made: _Described, caller: str) -> None:
@@ -289,7 +289,7 @@ class Lakes:
             except NodeError as error:
                 made.failed.append(_failed(alias, "current rows", error))
         except ValueError as bad:
-            made.left_out.append(LeftOut(alias, ALL, str(bad)))
+            made.left_out.append(NotShown(alias, ALL, str(bad)))
             return
         except NodeError as error:
             made.failed.append(_failed(alias, ALL, error))
@@ -363,13 +363,13 @@ def _hash(told: object) -> str:
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
 
 
-def _failed(alias: str, part: str, error: NodeError) -> LeftOut:
+def _failed(alias: str, part: str, error: NodeError) -> NotShown:
     """Return why a part of a dataset is missing. Raise the error if it is of the moment: the next
     try then makes the whole lake."""
     if "retry_after_s" in error.facts:
         raise error
     is_ours = isinstance(error, NodeFault)
-    return LeftOut(alias, part, f"{error.code}: it cannot be read" if is_ours else error.message)
+    return NotShown(alias, part, f"{error.code}: it cannot be read" if is_ours else error.message)
 
 
 def _schemas(outline: Outline) -> list[tuple[int, DataSchema]]:

@@ -33,7 +33,7 @@ UNTOLD = "why it failed is told to those who may write to the dataset"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenJob:
     """A job, and whether the actor may see why it failed. The reason may contain posted rows or the
     address of the source, which are not part of the dataset."""
 
@@ -52,7 +52,7 @@ class Jobs:
     access: DatasetAccess
 
 
-def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ) -> Seen:
+def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ) -> SeenJob:
     """Return a job, if the actor may perform the action on its dataset. A job without a dataset is
     visible to its own account only.
 
@@ -65,7 +65,7 @@ def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ
     if job.spec.dataset is None and _is_own(actor, job):
         if action is not Action.READ and not changes_own_jobs(actor):
             raise ActionForbidden
-        return Seen(job, in_full=True)
+        return SeenJob(job, in_full=True)
     entry = jobs.access.visible(actor, job.spec.dataset) if job.spec.dataset else None
     if entry is None:
         raise JobNotFound(JobId(job_id))
@@ -73,7 +73,7 @@ def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ
     allowed = jobs.access.grants(actor, entry)
     if action not in allowed:
         raise ActionForbidden
-    return Seen(job, Action.WRITE in allowed)
+    return SeenJob(job, Action.WRITE in allowed)
 
 
 def _is_own(actor: Actor, job: Job) -> bool:

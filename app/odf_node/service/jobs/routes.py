@@ -101,14 +101,14 @@ def add_job_routes(routes: APIRouter, prefix: str) -> None:
     routes.get(prefix + "/jobs", summary="Jobs of a dataset, newest first", tags=tags)(jobs_of)
 
 
-async def _may_still_read(streams: Streams, actor: Actor, seen: usecase.Seen) -> bool:
+async def _may_still_read(streams: Streams, actor: Actor, seen: usecase.SeenJob) -> bool:
     dataset = seen.job.spec.dataset
     return dataset is None or dataset in await streams.readable(actor, frozenset({dataset}))
 
 
 async def _events(
     watch: JobWatch,
-    seen: usecase.Seen,
+    seen: usecase.SeenJob,
     may_still_read: Callable[[], Awaitable[bool]],
     *,
     keep_alive_s: float,

@@ -33,7 +33,7 @@ SHOWN = 100
 _log = logging.getLogger("odf.node")
 
 
-class Fate(StrEnum):
+class FateOfDatasets(StrEnum):
     """What becomes of the datasets of an account that is deleted."""
 
     KEEP = "keep"
@@ -46,7 +46,7 @@ class Leaving:
     """What the deletion of an account does."""
 
     account: Account
-    fate: Fate
+    fate: FateOfDatasets
     heir: Account | None
     datasets: list[DatasetEntry]
     hindrances: list[str]
@@ -66,7 +66,7 @@ class Leaving:
     @property
     def keeps_name(self) -> bool:
         """Whether a disabled account stays, which has the datasets that are kept."""
-        return self.fate is Fate.KEEP and bool(self.datasets)
+        return self.fate is FateOfDatasets.KEEP and bool(self.datasets)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Membership:
         self.stores.move_datasets(Name(account.name), name, renamed=account.id)
         return replace(account, name=text)
 
-    def plan(self, account: Account, fate: Fate, to: str | None) -> Leaving:
+    def plan(self, account: Account, fate: FateOfDatasets, to: str | None) -> Leaving:
         """Return what a deletion would do. It changes nothing.
 
         Raises:
@@ -109,7 +109,7 @@ class Membership:
         """
         _refuse_predefined(account)
         heir = None
-        if fate is Fate.TRANSFER:
+        if fate is FateOfDatasets.TRANSFER:
             heir = find_account(self.stores.accounts, to or "") if to else None
             if heir is None or heir.id == account.id:
                 raise BadInput("HeirNeeded", "name another account that gets the datasets")
@@ -140,7 +140,7 @@ class Membership:
         self._forget_cached(name)
         if leaving.heir is not None:
             self.stores.move_datasets(name, Name(leaving.heir.name))
-        if leaving.fate is Fate.REMOVE:
+        if leaving.fate is FateOfDatasets.REMOVE:
             self._remove(leaving.datasets)
         if leaving.keeps_name:
             self.stores.accounts.empty(account.id)
@@ -159,7 +159,7 @@ class Membership:
             self.entries.forget(entry.alias)
 
     def _hindrances(
-        self, fate: Fate, heir: Account | None, datasets: list[DatasetEntry]
+        self, fate: FateOfDatasets, heir: Account | None, datasets: list[DatasetEntry]
     ) -> Iterator[str]:
         own = {entry.id for entry in datasets}
         for entry in datasets:
@@ -167,7 +167,7 @@ class Membership:
                 alias = DatasetAlias(entry.alias.name, Name(heir.name))
                 if self.stores.registry.find(DatasetRef(alias=alias)) is not None:
                     yield f"{alias} is there already"
-            if fate is not Fate.REMOVE:
+            if fate is not FateOfDatasets.REMOVE:
                 continue
             if any(one not in own for one in self.stores.registry.dependants(entry.id)):
                 yield f"derivatives of others read {entry.alias}"
@@ -216,14 +216,16 @@ def rename(its: Membership, actor: Actor, name: str, new: str) -> Account:
     return its.rename(account, new)
 
 
-def look(its: Membership, actor: Actor, name: str, fate: Fate, to: str | None) -> Leaving:
+def look(its: Membership, actor: Actor, name: str, fate: FateOfDatasets, to: str | None) -> Leaving:
     """Return what a deletion would do. Raises `Unauthenticated`, `Unauthorized`, `AccountUnknown`,
     and the errors of `Membership.plan`."""
     require_admin(actor)
     return its.plan(find_account(its.stores.accounts, name), fate, to)
 
 
-def delete(its: Membership, actor: Actor, name: str, fate: Fate, to: str | None) -> Leaving:
+def delete(
+    its: Membership, actor: Actor, name: str, fate: FateOfDatasets, to: str | None
+) -> Leaving:
     """Delete an account. Raises the errors of `promote`, and those of `Membership`."""
     leaving = its.plan(_changed(its, actor, name, "deletes"), fate, to)
     its.delete(leaving)

@@ -16,7 +16,7 @@ from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import ActorDep, wired
 from . import membership
-from .membership import Fate, Membership
+from .membership import FateOfDatasets, Membership
 
 MAX_BODY_BYTES = 4096
 MembershipDep = Annotated[Membership, Depends(wired(Membership))]
@@ -59,7 +59,11 @@ async def rename(name: str, request: Request, its: MembershipDep, actor: ActorDe
 
 @router.get("/accounts/{name}/deletion", summary="What the deletion of an account would do")
 def look(
-    name: str, its: MembershipDep, actor: ActorDep, datasets: Fate = Fate.KEEP, to: To = None
+    name: str,
+    its: MembershipDep,
+    actor: ActorDep,
+    datasets: FateOfDatasets = FateOfDatasets.KEEP,
+    to: To = None,
 ) -> Response:
     """Changes nothing. Requires an administrator."""
     return JsonAnswer(membership.look(its, actor, name, datasets, to).to_data())
@@ -67,7 +71,7 @@ def look(
 
 @router.delete("/accounts/{name}", summary="Delete an account")
 def delete(
-    name: str, its: MembershipDep, actor: ActorDep, datasets: Fate, to: To = None
+    name: str, its: MembershipDep, actor: ActorDep, datasets: FateOfDatasets, to: To = None
 ) -> Response:
     """Requires the session of another administrator, not a token."""
     return JsonAnswer(membership.delete(its, actor, name, datasets, to).to_data())

@@ -34,7 +34,7 @@ _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedObject:
     """One object of a list; `name` is the hash of the slice."""
 
     key: str
@@ -71,7 +71,7 @@ class Listing:
         )
 
 
-def listed_xml(bucket: str, asked: Listing, objects: Sequence[Listed]) -> str:
+def listed_xml(bucket: str, asked: Listing, objects: Sequence[ListedObject]) -> str:
     """Return the response as XML. `objects` must be sorted by key, ascending."""
     entries: list[str] = []
     folders: dict[str, None] = {}
@@ -114,7 +114,7 @@ def _head(bucket: str, asked: Listing) -> Iterator[tuple[str, str]]:
         yield "EncodingType", "url"
 
 
-def _contents(each: Listed, asked: Listing) -> str:
+def _contents(each: ListedObject, asked: Listing) -> str:
     time = Instant(each.made.ns // 1_000_000 * 1_000_000)
     return (
         f"<Contents><Key>{_text(each.key, asked)}</Key><LastModified>{time}</LastModified>"
@@ -152,7 +152,7 @@ class Listings:
         outline, _ = self.outlines.of(self.stores.dataset(DatasetRef(id=entry.id)), indexed=False)
         folder = "data/" if account is None else f"{dataset}/data/"
         found = {
-            str(data.physical_hash): Listed(
+            str(data.physical_hash): ListedObject(
                 f"{folder}{data.physical_hash}", str(data.physical_hash), data.size, made
             )
             for data, made in outline.slices

@@ -96,7 +96,7 @@ class LocalObject(NamedTuple):
         return ObjectKey(self.dataset, self.kind, Multihash.parse(self.name))
 
 
-class Place(NamedTuple):
+class FoundDataset(NamedTuple):
     """A cached result of resolving the address of a dataset."""
 
     alias: DatasetAlias
@@ -118,9 +118,9 @@ class AtHand:
         self._root = None if local is None else str(local.root)
         self._heads = SqliteHeads.of(stores.engine)
         self.hashed = stores.hashed
-        self._places: dict[tuple[str | None, str], Place] = {}
+        self._places: dict[tuple[str | None, str], FoundDataset] = {}
 
-    def place(self, actor: Actor, account: str | None, dataset: str) -> Place | None:
+    def place(self, actor: Actor, account: str | None, dataset: str) -> FoundDataset | None:
         """Return a recently requested dataset, or None. Raises the errors of `authorize`, but for
         `DatasetHidden`: the slow path answers for what is hidden, as for what is missing."""
         known = self._places.get((account, dataset))
@@ -135,13 +135,13 @@ class AtHand:
             return None
         if known is None or known.entry is not entry:
             folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
-            known = Place(alias, folded, entry, folder)
+            known = FoundDataset(alias, folded, entry, folder)
             if len(self._places) >= MAX_PLACES:
                 self._places.clear()
             self._places[account, dataset] = known
         return known
 
-    def object(self, place: Place | None, kind: ObjectKind, text: str) -> LocalObject | None:
+    def object(self, place: FoundDataset | None, kind: ObjectKind, text: str) -> LocalObject | None:
         """Return the path of an object, which may not exist. Raises `UnreadableHash`."""
         if self._root is None or place is None:
             return None
@@ -160,13 +160,13 @@ class AtHand:
             self.hashed.note(name, identity)
         return right
 
-    def head(self, place: Place | None) -> Multihash | None:
+    def head(self, place: FoundDataset | None) -> Multihash | None:
         """Return the hash that `head` points to."""
         if self._heads is None or place is None:
             return None
         return self._heads.head(place.entry.id)
 
-    def newest(self, place: Place | None) -> tuple[Multihash, str] | None:
+    def newest(self, place: FoundDataset | None) -> tuple[Multihash, str] | None:
         """Return the hash that `head` points to, and the newest checkpoint of the log of heads."""
         if self._heads is None or place is None:
             return None

@@ -62,7 +62,7 @@ def invalid_option(name: str, why: str) -> BadInput:
     return BadInput("InvalidQueryOption", f"${name} {why}", option=name)
 
 
-class Place(NamedTuple):
+class PageStart(NamedTuple):
     """Where a page begins: the block, the rows that earlier pages had, and the offset of the last
     of them, if the order is that of offsets."""
 
@@ -84,7 +84,7 @@ class FeedAsked:
     top: int | None = None
     skip: int = 0
     count: bool = False
-    place: Place | None = None
+    place: PageStart | None = None
 
     @classmethod
     def parse(cls, given: Sequence[tuple[str, str]]) -> FeedAsked:
@@ -120,11 +120,11 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> PageStart:
     match = _TOKEN.fullmatch(text)
     if match is None:
         raise invalid_option("skiptoken", "is none that a page gave; leave it out")
-    return Place(match[1], int(match[2]), int(match[3]) if match[3] else None)
+    return PageStart(match[1], int(match[2]), int(match[3]) if match[3] else None)
 
 
 class Caller(NamedTuple):
@@ -176,7 +176,7 @@ class Feeds:
         shown = _selected(asked.select, known)
         where = [filter_sql(asked.filter, known)] if asked.filter else []
         order = order_sql(asked.orderby, known) if asked.orderby else []
-        place = asked.place or Place(of.block)
+        place = asked.place or PageStart(of.block)
         left = MOST_NUMBER if asked.top is None else max(asked.top - place.done, 0)
         most = min(self.page_rows, left)
         told: dict[str, Any] = {CONTEXT: _context(url, of.name, asked.select)}
@@ -197,7 +197,7 @@ class Feeds:
             after = (
                 None if last is None else int(bytes(last) if type(last) is msgspec.Raw else last)
             )
-            told[NEXT] = _next(url, asked, Place(of.block, place.done + most, after))
+            told[NEXT] = _next(url, asked, PageStart(of.block, place.done + most, after))
         return told
 
     async def count(self, of: EntitySet, where: Sequence[str], caller: Caller) -> int:
@@ -294,7 +294,7 @@ def _context(url: str, name: str, select: str) -> str:
     return f"{root}/$metadata#{name}" + (f"({select})" if select else "")
 
 
-def _next(url: str, asked: FeedAsked, place: Place) -> str:
+def _next(url: str, asked: FeedAsked, place: PageStart) -> str:
     """Return the address of the next page, with the options of this one."""
     options: dict[str, str] = {
         "$filter": asked.filter,

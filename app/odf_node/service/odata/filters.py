@@ -39,13 +39,13 @@ _FLOATS = {"Edm.Single": "REAL", "Edm.Double": "DOUBLE"}
 _PARTS = ("year", "month", "day", "hour", "minute", "second")
 
 
-class Word(NamedTuple):
+class FilterWord(NamedTuple):
     kind: str
     text: str
     at: int
 
 
-class Value(NamedTuple):
+class TypedSql(NamedTuple):
     """A part of an expression in SQL, with its type; a literal may take the type of the other
     side."""
 
@@ -59,9 +59,9 @@ def not_in_filter(why: str) -> BadInput:
     return BadInput("InvalidFilter", why)
 
 
-def words_of(text: str) -> list[Word]:
+def words_of(text: str) -> list[FilterWord]:
     """Cut an expression into words. Raises `InvalidFilter`."""
-    found: list[Word] = []
+    found: list[FilterWord] = []
     at, end = 0, len(text.rstrip())
     while at < end:
         match = _WORD.match(text, at, end)
@@ -69,7 +69,7 @@ def words_of(text: str) -> list[Word]:
             why = "has no meaning" if match is None else f"is behind the first {MOST_WORDS} words"
             raise not_in_filter(f"what begins at character {at + 1} {why}: {text[at : at + 30]!r}")
         kind = match.lastgroup or ""
-        found.append(Word(kind, match[kind], match.start(kind)))
+        found.append(FilterWord(kind, match[kind], match.start(kind)))
         at = match.end()
     return found
 
@@ -100,17 +100,17 @@ def order_sql(text: str, properties: Mapping[str, Property]) -> list[str]:
 class _Reader:
     """Reads words from left to right."""
 
-    words: Sequence[Word]
+    words: Sequence[FilterWord]
     properties: Mapping[str, Property]
     at: int = 0
 
-    def either(self, depth: int) -> Value:
+    def either(self, depth: int) -> TypedSql:
         return self._joined("or", self.both, depth)
 
-    def both(self, depth: int) -> Value:
+    def both(self, depth: int) -> TypedSql:
         return self._joined("and", self.negated, depth)
 
-    def _joined(self, word: str, part: Callable[[int], Value], depth: int) -> Value:
+    def _joined(self, word: str, part: Callable[[int], TypedSql], depth: int) -> TypedSql:
         first = part(depth)
         conditions = [first]
         while self.next_of(word):
@@ -118,15 +118,15 @@ class _Reader:
         if len(conditions) == 1:
             return first
         joined = f" {word.upper()} ".join(map(_condition, conditions))
-        return Value(f"({joined})", "Edm.Boolean")
+        return TypedSql(f"({joined})", "Edm.Boolean")
 
-    def negated(self, depth: int) -> Value:
+    def negated(self, depth: int) -> TypedSql:
         _check(depth)
         if self.next_of("not"):
-            return Value(f"(NOT {_condition(self.negated(depth + 1))})", "Edm.Boolean")
+            return TypedSql(f"(NOT {_condition(self.negated(depth + 1))})", "Edm.Boolean")
         return self.compared(depth)
 
-    def compared(self, depth: int) -> Value:
+    def compared(self, depth: int) -> TypedSql:
         left = self.operand(depth)
         word = self.next_of(*_COMPARE, "in")
         if word is None:
@@ -134,21 +134,21 @@ class _Reader:
         if word == "in":
             self.expect("(")
             each = [_equal(left, item) for item in self.arguments(depth)]
-            return Value(f"({' OR '.join(each) or 'FALSE'})", "Edm.Boolean")
+            return TypedSql(f"({' OR '.join(each) or 'FALSE'})", "Edm.Boolean")
         right = self.operand(depth)
         if word in ("eq", "ne"):
             told = _equal(left, right)
-            return Value(told if word == "eq" else f"(NOT {told})", "Edm.Boolean")
-        return Value(_ordered(left, word, right), "Edm.Boolean")
+            return TypedSql(told if word == "eq" else f"(NOT {told})", "Edm.Boolean")
+        return TypedSql(_ordered(left, word, right), "Edm.Boolean")
 
-    def column(self) -> Value:
+    def column(self) -> TypedSql:
         """Read a property by whose values rows are put in order."""
         word = self.take()
         if word.kind != "name" or "/" in word.text:
             raise not_in_filter(f"rows are put in order by columns, not by {word.text[:50]!r}")
         return self._path(word)
 
-    def operand(self, depth: int) -> Value:
+    def operand(self, depth: int) -> TypedSql:
         _check(depth)
         word = self.take()
         if word.text == "(" and word.kind == "sign":
@@ -161,18 +161,18 @@ class _Reader:
             return self._called(word, self.arguments(depth + 1))
         if word.text in ("null", "true", "false"):
             kind = "null" if word.text == "null" else "Edm.Boolean"
-            return Value(word.text.upper(), kind, is_literal=True)
+            return TypedSql(word.text.upper(), kind, is_literal=True)
         return self._path(word)
 
-    def arguments(self, depth: int) -> list[Value]:
-        found: list[Value] = []
+    def arguments(self, depth: int) -> list[TypedSql]:
+        found: list[TypedSql] = []
         while not self.takes(")"):
             if found:
                 self.expect(",")
             found.append(self.either(depth))
         return found
 
-    def _path(self, word: Word) -> Value:
+    def _path(self, word: FilterWord) -> TypedSql:
         names = word.text.split("/")
         known, sql = self.properties, ""
         found: Property | None = None
@@ -188,9 +188,9 @@ class _Reader:
             raise not_in_filter(f"{word.text[:100]} has members: name one of them")
         if found.type == "Edm.TimeOfDay":  # the engine compares equal units only
             sql = f"arrow_cast({sql}, 'Time64(ns)')"
-        return Value(sql, found.type)
+        return TypedSql(sql, found.type)
 
-    def _called(self, word: Word, given: Sequence[Value]) -> Value:
+    def _called(self, word: FilterWord, given: Sequence[TypedSql]) -> TypedSql:
         function = _FUNCTIONS.get(word.text)
         if function is None:
             known = ", ".join(sorted(_FUNCTIONS))
@@ -201,9 +201,9 @@ class _Reader:
         for kind, value in zip(kinds, given, strict=True):
             if value.type not in (*kind.split(), "null"):
                 raise not_in_filter(f"{word.text} does not take {value.type}")
-        return Value(template.format(*(value.sql for value in given)), result)
+        return TypedSql(template.format(*(value.sql for value in given)), result)
 
-    def take(self) -> Word:
+    def take(self) -> FilterWord:
         if self.at == len(self.words):
             raise not_in_filter("the expression ends too early")
         self.at += 1
@@ -240,30 +240,30 @@ def _member(outer: str, column: str) -> str:
     return quoted_name(column)
 
 
-def _literal(word: Word) -> Value:
+def _literal(word: FilterWord) -> TypedSql:
     match word.kind:
         case "text":
-            return Value(word.text, "Edm.String", is_literal=True)
+            return TypedSql(word.text, "Edm.String", is_literal=True)
         case "number":
             kind = "Edm.Decimal" if re.fullmatch(r"-?[\d.]+", word.text) else "Edm.Double"
-            return Value(word.text, kind, is_literal=True)
+            return TypedSql(word.text, kind, is_literal=True)
         case "moment":
             sql = f"arrow_cast({quoted_text(word.text)}, 'Timestamp(ns, \"UTC\")')"
-            return Value(sql, "Edm.DateTimeOffset")
+            return TypedSql(sql, "Edm.DateTimeOffset")
         case "date":
-            return Value(f"CAST({quoted_text(word.text)} AS DATE)", "Edm.Date")
+            return TypedSql(f"CAST({quoted_text(word.text)} AS DATE)", "Edm.Date")
         case "time":
-            return Value(f"CAST({quoted_text(word.text)} AS TIME)", "Edm.TimeOfDay")
+            return TypedSql(f"CAST({quoted_text(word.text)} AS TIME)", "Edm.TimeOfDay")
     raise not_in_filter(f"{word.text[:30]!r} at character {word.at + 1} has no meaning")
 
 
-def _sides(left: Value, right: Value) -> tuple[str, str]:
+def _sides(left: TypedSql, right: TypedSql) -> tuple[str, str]:
     """Return both sides in SQL, literals with the type of the other side. Raises
     `InvalidFilter`."""
     return _as(left, right), _as(right, left)
 
 
-def _as(value: Value, other: Value) -> str:
+def _as(value: TypedSql, other: TypedSql) -> str:
     numbers = (*_NUMBERS, *_FLOATS)
     is_number = value.type in numbers
     if is_number != (other.type in numbers) or not (is_number or value.type == other.type):
@@ -280,7 +280,7 @@ def _as(value: Value, other: Value) -> str:
     return f"CAST('{value.sql}' AS DECIMAL({MOST_DIGITS}, {scale}))"
 
 
-def _equal(left: Value, right: Value) -> str:
+def _equal(left: TypedSql, right: TypedSql) -> str:
     """Return the comparison in SQL: null equals null, and nothing else."""
     for one, other in ((left, right), (right, left)):
         if one.type == "null":
@@ -289,7 +289,7 @@ def _equal(left: Value, right: Value) -> str:
     return f"({first} IS NOT DISTINCT FROM {second})"
 
 
-def _ordered(left: Value, word: str, right: Value) -> str:
+def _ordered(left: TypedSql, word: str, right: TypedSql) -> str:
     """Return the comparison in SQL: null and NaN are neither greater nor less."""
     if "null" in (left.type, right.type):
         return "FALSE"
@@ -300,7 +300,7 @@ def _ordered(left: Value, word: str, right: Value) -> str:
     return f"coalesce({told}, FALSE)"
 
 
-def _condition(value: Value) -> str:
+def _condition(value: TypedSql) -> str:
     if value.type not in ("Edm.Boolean", "null"):
         raise not_in_filter(f"a condition is true or false, and not {value.type}")
     return value.sql if value.type == "Edm.Boolean" else "CAST(NULL AS BOOLEAN)"

@@ -25,7 +25,7 @@ from odf_storage.stores.ports.values import Account, AccountId, Role
 from ..accounts.accounts import account_disabled
 from ..auth.passwords import SharedThrottle, Throttle
 from .provider import OidcSettings
-from .tokens import Ended, Person, token_not_taken
+from .tokens import EndedLogin, Person, token_not_taken
 
 NAME_CHARS = 60
 _STRANGE = re.compile(r"[^a-z0-9]+")
@@ -68,7 +68,7 @@ class People:
         add_facts(account=account.name)
         return account
 
-    def end_sessions(self, ended: Ended) -> None:
+    def end_sessions(self, ended: EndedLogin) -> None:
         """End the sessions of whoever logged out at the provider, once for each logout.
 
         Raises:

@@ -48,7 +48,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedLogin:
     """A logout at the provider: of a session, of all of a person, or both."""
 
     subject: str | None
@@ -81,7 +81,7 @@ def read_person(provider: Provider, answer: Mapping[str, Any], nonce: str, now: 
     )
 
 
-def read_logout(provider: Provider, text: str, now: Instant) -> Ended:
+def read_logout(provider: Provider, text: str, now: Instant) -> EndedLogin:
     """Return whose sessions end, by a logout token.
 
     Raises:
@@ -95,7 +95,7 @@ def read_logout(provider: Provider, text: str, now: Instant) -> Ended:
         raise token_not_taken("a logout has no nonce")
     if claims["iat"] * NANOS < now.ns - LOGOUT_AGE_S * NANOS:
         raise token_not_taken("the logout is too old")
-    ended = Ended(_short(subject), _short(sid), str(claims["jti"])[:SUBJECT_CHARS])
+    ended = EndedLogin(_short(subject), _short(sid), str(claims["jti"])[:SUBJECT_CHARS])
     if ended.subject is None and ended.sid is None:
         raise token_not_taken("the logout names neither sub nor sid")
     return ended

@@ -16,7 +16,7 @@ from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import part_of
 from ..membership import membership
-from ..membership.membership import Fate, Membership
+from ..membership.membership import FateOfDatasets, Membership
 from . import views
 from .render import Form, page, posted, redirect, shown
 from .token_view import shown_tokens
@@ -159,10 +159,10 @@ def _delete(given: Views, actor: Actor, request: Request, form: Form) -> Respons
     return redirect(given, PATH)
 
 
-def _asked(request: Request, fate: str, to: str) -> tuple[Membership, Fate, str | None]:
-    if fate not in {one.value for one in Fate}:
+def _asked(request: Request, fate: str, to: str) -> tuple[Membership, FateOfDatasets, str | None]:
+    if fate not in {one.value for one in FateOfDatasets}:
         raise BadInput("HeirNeeded", "say what becomes of the datasets: keep, transfer or remove")
-    return part_of(request, Membership), Fate(fate), to.strip()[:100] or None
+    return part_of(request, Membership), FateOfDatasets(fate), to.strip()[:100] or None
 
 
 ROUTES = (

@@ -145,13 +145,13 @@ def _drawn(visit: Visit, found: Profiled | None) -> tuple[tuple[Figure, ...], Te
     """Return the figures of the dataset, and the columns that tell most."""
     if found is None:
         return (), Telling()
-    from .pictures import Rows, category, picture, telling  # not needed to start
+    from .pictures import SampledRows, category, picture, telling  # not needed to start
 
     vocab, kinds = visit.state.vocab, kinds_of(visit.state.data_schema)
     system = frozenset({vocab.offset_column, vocab.operation_type_column, vocab.system_time_column})
 
     def draw() -> tuple[tuple[Figure, ...], Telling]:
-        rows = Rows(found.sample, kinds)
+        rows = SampledRows(found.sample, kinds)
         own = [name for name in rows.values if name not in system | {vocab.event_time_column}]
         counted, numbers = category(rows, own), telling(rows, own)
         chosen = Telling(counted and counted[0], next(iter(numbers), None))

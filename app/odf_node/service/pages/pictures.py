@@ -49,7 +49,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SampledRows:
     """The sample: values by column, and the kind of type of each column."""
 
     values: Mapping[str, Sequence[Any]]
@@ -69,7 +69,7 @@ def _measured(measure: Callable[[Any], float], value: Any) -> float | None:
     return found if found is not None and abs(found) < math.inf else None
 
 
-def picture(rows: Rows, event_time: str, system: frozenset[str]) -> tuple[Figure, ...]:
+def picture(rows: SampledRows, event_time: str, system: frozenset[str]) -> tuple[Figure, ...]:
     """Return the figures; none if there is nothing to see. `system` are columns to leave out."""
     own = [name for name in rows.values if name not in system and name != event_time]
     places = _place_columns(rows, own)
@@ -84,7 +84,7 @@ def picture(rows: Rows, event_time: str, system: frozenset[str]) -> tuple[Figure
     return tuple(each for each in figures if each is not None)
 
 
-def chart(rows: Rows) -> tuple[Figure, ...]:
+def chart(rows: SampledRows) -> tuple[Figure, ...]:
     """Return what can be drawn of the rows of a query, by the types of its columns: places on a
     map, else numbers over the first column of times, else bars of a number by the first column."""
     names = [*rows.values]
@@ -99,7 +99,7 @@ def chart(rows: Rows) -> tuple[Figure, ...]:
     return tuple(each for each in figures if each is not None)
 
 
-def _place_columns(rows: Rows, names: Sequence[str]) -> tuple[str, ...]:
+def _place_columns(rows: SampledRows, names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of latitude and longitude; none if one of them is missing."""
     lat, lon = (
         next((name for name in names if name.lower() in words and _is_number(rows, name)), None)
@@ -159,11 +159,11 @@ def _counts(time: Time) -> Figure:
     return Figure("Rows over event time", caption, "area", "".join(pieces))
 
 
-def _is_number(rows: Rows, name: str) -> bool:
+def _is_number(rows: SampledRows, name: str) -> bool:
     return rows.kinds.get(name) in NUMBERS
 
 
-def telling(rows: Rows, own: Sequence[str]) -> list[str]:
+def telling(rows: SampledRows, own: Sequence[str]) -> list[str]:
     """Return the columns of numbers that vary, those with a fraction first, and no counters."""
     ranked = []
     for at, name in enumerate(own):
@@ -249,7 +249,7 @@ def _multiples(low: float, high: float, step: float) -> list[float]:
     return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)][:100]
 
 
-def category(rows: Rows, own: Sequence[str]) -> tuple[str, Counter[str | None]] | None:
+def category(rows: SampledRows, own: Sequence[str]) -> tuple[str, Counter[str | None]] | None:
     """Return the first column whose values repeat, and how often each does."""
     for name in own:
         if rows.kinds.get(name) in ("String", "Bool"):
@@ -259,7 +259,7 @@ def category(rows: Rows, own: Sequence[str]) -> tuple[str, Counter[str | None]] 
     return None
 
 
-def _categories(rows: Rows, own: Sequence[str]) -> Figure | None:
+def _categories(rows: SampledRows, own: Sequence[str]) -> Figure | None:
     """Draw the frequent values of the first column whose values repeat."""
     if (found := category(rows, own)) is None:
         return None
@@ -272,7 +272,7 @@ def _categories(rows: Rows, own: Sequence[str]) -> Figure | None:
     return Figure(f"Rows by {cell_text(name)}", caption, "bars", bars=bars)
 
 
-def _bars(rows: Rows, names: Sequence[str]) -> Figure | None:
+def _bars(rows: SampledRows, names: Sequence[str]) -> Figure | None:
     """Draw the first number of the first rows, none of which is below 0, by the first column."""
     label = next(iter(names), None)
     number = next((name for name in names[1:] if _is_number(rows, name)), None)

@@ -81,11 +81,11 @@ def answered(visit: Visit, text: str | None) -> dict[str, Any]:
 
 
 def _chart(schema: DataSchema, values: Sequence[Sequence[Any]]) -> tuple[Figure, ...]:
-    from .pictures import Rows, chart  # not needed to start
+    from .pictures import SampledRows, chart  # not needed to start
 
     names = [field.name for field in schema.fields]
     columns = dict(zip(names, zip(*values, strict=True), strict=False))  # without rows no columns
-    return chart(Rows(columns, kinds_of(schema)))
+    return chart(SampledRows(columns, kinds_of(schema)))
 
 
 def taken_along(visit: Visit, text: str, form: str) -> Response:

@@ -64,7 +64,7 @@ ALONE = frozenset({"null", "there"})
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CellText:
     """The text of a value, and all of it if the text is shorter."""
 
     text: str | None
@@ -84,23 +84,23 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ViewerRow:
     """A row. `is_gone` means that a later row took it back."""
 
-    cells: list[Cell]
+    cells: list[CellText]
     is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ViewerTable:
     """Rows to be shown, newest first."""
 
     headings: list[Heading]
-    lines: list[Line]
+    lines: list[ViewerRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ViewerWish:
     """What an address asks of the viewer: order, condition, and columns of the system."""
 
     sort: str = ""
@@ -112,7 +112,7 @@ class Wanted:
     has_system: bool = False
 
     @classmethod
-    def parse(cls, asked: Mapping[str, str], kinds: Mapping[str, str]) -> Wanted:
+    def parse(cls, asked: Mapping[str, str], kinds: Mapping[str, str]) -> ViewerWish:
         """Parse the parameters; `kinds` are the columns. Raises `UnknownColumn`,
         `MalformedFilter`."""
         sort, column = asked.get("sort", ""), asked.get("column", "")
@@ -181,7 +181,7 @@ class Wanted:
         return template.format(column=quoted_name(self.column), text=text, value=value)
 
 
-def number_cells(values: Sequence[Any]) -> list[Cell]:
+def number_cells(values: Sequence[Any]) -> list[CellText]:
     """Return the cells of a column of floats, with as many digits after the point in each as the
     values hold, but at most `DIGITS` digits in all."""
     digits = max((_digits(value) for value in values if _is_finite(value)), default=0)
@@ -198,43 +198,45 @@ def _digits(value: float) -> int:
     return 0 if "e" in text else len(text.partition(".")[2])
 
 
-def _number(value: Any, digits: int) -> Cell:
+def _number(value: Any, digits: int) -> CellText:
     full = cell_text(value)
     if not _is_finite(value):
-        return Cell(full)
+        return CellText(full)
     short = f"{value:.{DIGITS}g}"
     if "e" not in short:
         short = f"{value:.{min(digits, DIGITS)}f}"
-    return Cell(short) if float(short) == value else Cell(short, full)
+    return CellText(short) if float(short) == value else CellText(short, full)
 
 
-def cells_of(kind: str, values: Sequence[Any]) -> list[Cell]:
+def cells_of(kind: str, values: Sequence[Any]) -> list[CellText]:
     """Return the cells of a column."""
-    return number_cells(values) if kind in FLOATS else [Cell(cell_text(each)) for each in values]
+    return (
+        number_cells(values) if kind in FLOATS else [CellText(cell_text(each)) for each in values]
+    )
 
 
-def plain_table(schema: DataSchema, values: Sequence[Sequence[Any]]) -> Table:
+def plain_table(schema: DataSchema, values: Sequence[Sequence[Any]]) -> ViewerTable:
     """Return a table of the rows of a query."""
     kinds = kinds_of(schema)
     names = [field.name for field in schema.fields]
     columns = zip(names, zip(*values, strict=True), strict=False)  # without rows no columns
     cells = [cells_of(kinds[name], column) for name, column in columns]
-    return Table(
+    return ViewerTable(
         [Heading(name, kinds[name] in NUMBERS) for name in names],
-        [Line(list(row)) for row in zip(*cells, strict=True)],
+        [ViewerRow(list(row)) for row in zip(*cells, strict=True)],
     )
 
 
-def newest_table(visit: Visit, found: ColumnSample, most: int) -> Table:
+def newest_table(visit: Visit, found: ColumnSample, most: int) -> ViewerTable:
     """Return the last rows of what was read, newest first, as the page of the dataset shows
     them."""
     rows = {name: values[-most:][::-1] for name, values in found.columns.items()}
-    return rows_table(visit, rows, Wanted(), view="rows")
+    return rows_table(visit, rows, ViewerWish(), view="rows")
 
 
 def rows_table(
-    visit: Visit, columns: Mapping[str, Sequence[Any]], wanted: Wanted, *, view: str
-) -> Table:
+    visit: Visit, columns: Mapping[str, Sequence[Any]], wanted: ViewerWish, *, view: str
+) -> ViewerTable:
     """Return a table of rows of the dataset with links that sort them."""
     vocab, kinds = visit.state.vocab, kinds_of(visit.state.data_schema)
     offset, operation = vocab.offset_column, vocab.operation_type_column
@@ -255,23 +257,23 @@ def rows_table(
         for name in names
     ]
     shown = {
-        name: [Cell(_operation(value)) for value in columns[name]]
+        name: [CellText(_operation(value)) for value in columns[name]]
         if name == operation
         else cells_of(kinds.get(name, ""), columns[name])
         for name in names
     }
     gone = _gone(visit, columns) if view == "changelog" else frozenset()
     offsets = columns.get(offset, ())
-    return Table(
+    return ViewerTable(
         headings,
         [
-            Line(list(row), is_gone=number < len(offsets) and offsets[number] in gone)
+            ViewerRow(list(row), is_gone=number < len(offsets) and offsets[number] in gone)
             for number, row in enumerate(zip(*shown.values(), strict=True))
         ],
     )
 
 
-def _sorting(wanted: Wanted, view: str, name: str) -> str:
+def _sorting(wanted: ViewerWish, view: str, name: str) -> str:
     is_down = wanted.sort == name and not wanted.is_down
     return wanted.address(view, sort=name, is_down=is_down)
 
@@ -337,7 +339,7 @@ def _page(visit: Visit, asked: str, *, view: str) -> dict[str, Any]:
             "NoNumber", f"{asked[:50]!r} is no number of rows; say how many of the newest to skip"
         )
     kinds = kinds_of(visit.state.data_schema)
-    wanted = Wanted.parse(visit.asked, kinds)
+    wanted = ViewerWish.parse(visit.asked, kinds)
     found = (_queried if wanted.is_query else _read)(visit, int(asked), wanted, view)
     return {
         "view": view,
@@ -352,14 +354,14 @@ def _page(visit: Visit, asked: str, *, view: str) -> dict[str, Any]:
     }
 
 
-def _links(wanted: Wanted, view: str, skip: int, *, has_more: bool) -> dict[str, str | None]:
+def _links(wanted: ViewerWish, view: str, skip: int, *, has_more: bool) -> dict[str, str | None]:
     return {
         "newer": wanted.address(view, max(0, skip - ROWS)) if skip else None,
         "older": wanted.address(view, skip + ROWS) if has_more else None,
     }
 
 
-def _read(visit: Visit, skip: int, wanted: Wanted, view: str) -> dict[str, Any]:
+def _read(visit: Visit, skip: int, wanted: ViewerWish, view: str) -> dict[str, Any]:
     """Return the rows in the order in which they came."""
     is_log = view == "changelog"
     found = newest(visit.views, visit.entry, visit.caller, skip=skip, limit=ROWS, changelog=is_log)
@@ -378,7 +380,7 @@ def _read(visit: Visit, skip: int, wanted: Wanted, view: str) -> dict[str, Any]:
     }
 
 
-def _queried(visit: Visit, skip: int, wanted: Wanted, view: str) -> dict[str, Any]:
+def _queried(visit: Visit, skip: int, wanted: ViewerWish, view: str) -> dict[str, Any]:
     """Return the rows that the engine of queries finds; what is wrong is told on the page."""
     table = f"{visit.alias}@changelog" if view == "changelog" else visit.alias
     schema = visit.state.data_schema

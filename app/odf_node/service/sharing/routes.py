@@ -28,7 +28,7 @@ from ..projections.gateway import file_answer
 from .changes import ChangeFeeds, ChangeSpan, find_changed_file
 from .lines import HEADER, Capabilities, encoded
 from .names import Page, SharedTable, Shares, token_missing
-from .tables import SharedTables, Told, Wanted, When, hints_of
+from .tables import SharedTables, Told, WantedFiles, When, hints_of
 
 FILE_NAME = "config.share"
 
@@ -191,7 +191,7 @@ async def query(
     except (msgspec.DecodeError, UnicodeError) as bad:
         raise BadInput("MalformedBody", f"the query cannot be read: {str(bad)[:300]}") from None
     is_hinted = bool(asked.json_predicate_hints or asked.predicate_hints)
-    wanted = Wanted(
+    wanted = WantedFiles(
         when=When(version=asked.version, timestamp=_time(asked.timestamp)),
         limit=asked.limit_hint,
         hints=hints_of(asked.json_predicate_hints, asked.predicate_hints) if is_hinted else None,

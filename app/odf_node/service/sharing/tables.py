@@ -256,7 +256,7 @@ class When:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedFiles:
     """The wanted part of a version. Hints may be ignored."""
 
     when: When
@@ -296,7 +296,7 @@ class SharedTables:
         return await to_thread.run_sync(self._told, table, found, number, dead, can, None, "")
 
     async def files(
-        self, table: SharedTable, wanted: Wanted, can: Capabilities, base: str, caller: str
+        self, table: SharedTable, wanted: WantedFiles, can: Capabilities, base: str, caller: str
     ) -> Told:
         """Return the files of a version, with URLs below `base`.
 
@@ -321,7 +321,7 @@ class SharedTables:
         number: int,
         dead: DeadRows,
         can: Capabilities,
-        wanted: Wanted | None,
+        wanted: WantedFiles | None,
         base: str,
     ) -> Told:
         schema = found.schema(number)
@@ -338,7 +338,7 @@ class SharedTables:
         return Told(number, form, lines)
 
     def _kept(
-        self, found: Versioned, versions: Sequence[Version], dead: DeadRows, wanted: Wanted
+        self, found: Versioned, versions: Sequence[Version], dead: DeadRows, wanted: WantedFiles
     ) -> Sequence[Version]:
         """Return versions that may have wanted rows; without hints, only enough for the limit."""
         if wanted.hints is not None:

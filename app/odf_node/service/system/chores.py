@@ -19,7 +19,7 @@ from odf_storage.datasets.job_payloads import compact_job
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.gc import collect_garbage, sweep_merge_states
 from odf_storage.datasets.upkeep.marks import entries
-from odf_storage.datasets.upkeep.turns import Turns
+from odf_storage.datasets.upkeep.turns import ChoreTurns
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.environment import BaseSettings
 from odf_storage.stores.ports.accounts import AuditEntry
@@ -157,7 +157,7 @@ class ChoreRunner(Recurring):
         name = f"upkeep {chore.name}"
         super().__init__(name, stores, clock, chore.every_s, first_s=min(FIRST_S, chore.every_s))
         self._chore = chore
-        self._turns = Turns(stores.projections, chore.name, holder, clock)
+        self._turns = ChoreTurns(stores.projections, chore.name, holder, clock)
 
     def _try(self) -> float:
         wait_s = self._turns.take(self._every_s)

@@ -20,7 +20,7 @@ from pydantic import Field
 from odf_protocol.errors import Conflict, NotFound, Unavailable
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
-from odf_protocol.trust.checkpoints import MAX_POLICY_BYTES, Checkpoint, LogProof, Policy
+from odf_protocol.trust.checkpoints import MAX_POLICY_BYTES, LogCheckpoint, LogProof, Policy
 from odf_protocol.trust.heads import (
     SALT_BYTES,
     UNNAMED,
@@ -116,13 +116,13 @@ def kept_beside(stores: Stores) -> Below:
     return Below(stores.projections, FOLDER)
 
 
-def lost_checkpoint(stores: Stores) -> Checkpoint | None:
+def lost_checkpoint(stores: Stores) -> LogCheckpoint | None:
     """Return the checkpoint that was signed, and that the log of the database does not continue;
     None if all is well."""
     kept = kept_beside(stores).read(NEWEST, most=MAX_NOTE_BYTES)
     if kept is None:
         return None
-    signed = Checkpoint.parse(Note.parse(kept.raw).text)
+    signed = LogCheckpoint.parse(Note.parse(kept.raw).text)
     state = stores.head_log.state() or LogState(origin=signed.origin)
     if (signed.size, signed.root) == (state.gap_size, state.gap_root):
         return None
@@ -327,7 +327,7 @@ class LogKeeper:
         return logged_name(dataset, None if is_public else self.salt_of(dataset))
 
     def _signed(self, origin: str, size: int, root: bytes) -> str:
-        text = Checkpoint(origin, size, root).text
+        text = LogCheckpoint(origin, size, root).text
         return str(Note(text, (note_line(text, origin, self.keys.active),)))
 
 

@@ -18,7 +18,7 @@ from functools import cached_property
 from odf_protocol.commitments import KeyPair, key_pair
 from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound, Refused, RemoteFailed
 from odf_protocol.instant import NANOS
-from odf_protocol.trust.checkpoints import AddCheckpoint, Checkpoint, Peer
+from odf_protocol.trust.checkpoints import AddCheckpoint, LogCheckpoint, Peer
 from odf_protocol.trust.merkle import consistency_path, is_continued
 from odf_protocol.trust.notes import (
     Note,
@@ -83,7 +83,7 @@ class Witness:
             SizeDiffers: `old` is not what this witness signed last. NotContinued: the proof fails.
         """
         asked = AddCheckpoint.parse(raw)
-        note, checkpoint = asked.checkpoint, Checkpoint.parse(asked.checkpoint.text)
+        note, checkpoint = asked.checkpoint, LogCheckpoint.parse(asked.checkpoint.text)
         signed = self._signed(note, checkpoint.origin)
         if asked.old > checkpoint.size:
             raise BadInput("MalformedNote", "the old size is beyond that of the checkpoint")

@@ -16,7 +16,7 @@ from ...stores.index.sql_blocks import SqlBlockIndex
 from ..node.stores import Stores
 from ..upkeep.marks import entries
 from .make import LENGTH_BYTES, Progress, objects_of
-from .manifest import Held, Manifest, read_piece
+from .manifest import BackupManifest, Held, read_piece
 from .place import FILES, OBJECTS, Place, damaged
 
 MOST_SHOWN = 1_000
@@ -50,7 +50,7 @@ class CheckReport:
 
 def check(
     place: Place,
-    manifest: Manifest,
+    manifest: BackupManifest,
     *,
     reads: bool = True,
     progress: Progress = lambda _step, _done, _total: None,
@@ -139,7 +139,7 @@ def _split(raw: bytes) -> Iterator[bytes]:
         start += size
 
 
-def lost_since(stores: Stores, manifest: Manifest) -> list[str]:
+def lost_since(stores: Stores, manifest: BackupManifest) -> list[str]:
     """Return what a restore would lose, by dataset and block, and what it would bring back."""
     held = {one.id: one for one in manifest.held if one.head and one.id not in manifest.gone}
     lines = []

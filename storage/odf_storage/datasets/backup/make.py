@@ -36,11 +36,11 @@ from ...stores.sql.tables import jobs, refs, uploaded_files
 from ..node.stores import Stores
 from .last import note_made
 from .manifest import (
+    BackupManifest,
+    DumpedTable,
     Held,
     Listed,
-    Manifest,
     Pieces,
-    Table,
     is_scattered,
     listed,
     load,
@@ -166,7 +166,7 @@ class _Backup:
         self._report.bytes_read += self._place.bytes_written - written
         held = self._held(drafts)
         hold.confirm()
-        manifest = Manifest(
+        manifest = BackupManifest(
             number=self._report.number,
             node=node_of(self._stores),
             version=self._version,
@@ -185,10 +185,10 @@ class _Backup:
         self._report.bytes_written = self._place.bytes_written
         return self._report
 
-    def _note(self, made: Manifest) -> None:
+    def _note(self, made: BackupManifest) -> None:
         note_made(self._stores.projections, made.number, made.at, len(made.missing))
 
-    def _tables(self, db: sa.Connection) -> list[Table]:
+    def _tables(self, db: sa.Connection) -> list[DumpedTable]:
         known = {one.name: one for one in self._before.tables} if self._before else {}
         made = []
         for number, table in enumerate(all_tables := dumped_tables()):
@@ -309,7 +309,7 @@ class _Backup:
         return None
 
 
-def _whole(before: Manifest) -> dict[str, Held]:
+def _whole(before: BackupManifest) -> dict[str, Held]:
     """Return the datasets of the backup before; without those that had lost something, which are
     read again."""
     lost = {*before.gone, *(each.partition("/")[0] for each in before.missing)}

@@ -30,7 +30,7 @@ class Piece(msgspec.Struct, frozen=True):
     size: int
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class DumpedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A dumped table. One that only grows has a piece for each backup that found new rows."""
 
     name: str
@@ -54,7 +54,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     objects: Piece | None = None
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """One backup."""
 
     format: int = FORMAT
@@ -63,7 +63,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     schema: str
     at: str
-    tables: list[Table]
+    tables: list[DumpedTable]
     held: list[Held]
     missing: list[str] = []
     """Objects that the node itself had lost: `dataset/kind/hash`."""
@@ -99,7 +99,7 @@ def listed(place: Place) -> list[Listed]:
     return sorted(found, key=lambda one: one.number)
 
 
-def load(place: Place, which: Listed) -> Manifest:
+def load(place: Place, which: Listed) -> BackupManifest:
     """Read a manifest. Raises `BackupDamaged`, `BackupTooNew`."""
     if which.size > MOST_MANIFEST_BYTES:
         raise damaged(f"{which.name} has {which.size} bytes")
@@ -109,7 +109,7 @@ def load(place: Place, which: Listed) -> Manifest:
         raise damaged(f"{which.name} was changed")
     try:
         refuse_newer(decode_json(raw, _Format).format)
-        return decode_json(raw, Manifest)
+        return decode_json(raw, BackupManifest)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise damaged(f"{which.name} cannot be read") from None
 
@@ -118,7 +118,7 @@ class _Format(msgspec.Struct):
     format: int
 
 
-def chosen(place: Place, number: int | None) -> Manifest:
+def chosen(place: Place, number: int | None) -> BackupManifest:
     """Return the newest backup, or that of a number. Raises `NoBackup`, and as `load`."""
     if place.about() is None:
         raise NotFound("NoBackup", "there is no backup here")
@@ -129,7 +129,7 @@ def chosen(place: Place, number: int | None) -> Manifest:
     return load(place, found[-1])
 
 
-def save(place: Place, manifest: Manifest) -> None:
+def save(place: Place, manifest: BackupManifest) -> None:
     """Write a manifest, after all that it names."""
     raw = msgspec.json.encode(manifest)
     place.put(f"{MANIFESTS}/{manifest.number:08}-{digest_of(raw)[:32]}.json", [raw])

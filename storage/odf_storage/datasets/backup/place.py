@@ -67,7 +67,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class PlaceClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Who writes to a place, until when."""
 
     host: str
@@ -304,7 +304,7 @@ class Hold:
             self._store.delete([CLAIM])
 
     def _write(self, expected: str | None) -> None:
-        claim = Claim(
+        claim = PlaceClaim(
             host=socket.gethostname(),
             pid=os.getpid(),
             until_s=self._clock().ns // NANOS + CLAIM_S,
@@ -317,7 +317,7 @@ class Hold:
 
     def _is_held(self, raw: bytes) -> bool:
         try:
-            claim = decode_json(raw, Claim)
+            claim = decode_json(raw, PlaceClaim)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return False
         if claim.until_s <= self._clock().ns // NANOS:

@@ -34,7 +34,7 @@ from ..node.open_stores import DATABASE_FILE, UNFINISHED, StoreSettings, open_st
 from ..node.stores import Stores
 from .check import chain_of
 from .make import Progress, objects_of
-from .manifest import Held, Manifest, read_piece
+from .manifest import BackupManifest, Held, read_piece
 from .place import Place, damaged
 from .tables import load, set_following
 
@@ -61,7 +61,7 @@ class RestoreReport:
 
 def restore(
     place: Place,
-    manifest: Manifest,
+    manifest: BackupManifest,
     settings: StoreSettings,
     *,
     without: Collection[DatasetId] = (),
@@ -111,7 +111,7 @@ class _Restore:
     def __init__(
         self,
         place: Place,
-        manifest: Manifest,
+        manifest: BackupManifest,
         stores: Stores,
         data: Path,
         without: Collection[DatasetId],

@@ -19,7 +19,7 @@ from odf_protocol.typed import decode_json
 
 from ...stores.sql.engine import large_cache
 from ...stores.sql.tables import metadata
-from .manifest import Pieces, Table, is_scattered
+from .manifest import DumpedTable, Pieces, is_scattered
 from .place import Place, digest_of, dumped
 
 GROWING = ("moves", "deeds", "log_leaves")
@@ -41,7 +41,7 @@ _TYPES: dict[str, sa.types.TypeEngine[Any]] = {
 _KINDS = {sa.LargeBinary: "bytes", sa.JSON: "json", sa.Boolean: "bool", sa.Float: "float"}
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a table as pairs of name and type, and the one that names a dataset."""
 
     table: str
@@ -63,7 +63,7 @@ def dumped_tables() -> list[sa.Table]:
     return [table for table in metadata.sorted_tables if table.name not in LEFT_OUT]
 
 
-def header_of(table: sa.Table) -> Header:
+def header_of(table: sa.Table) -> DumpHeader:
     refers = (
         str(column.name)
         for column in table.columns
@@ -71,7 +71,7 @@ def header_of(table: sa.Table) -> Header:
         or any(key.target_fullname == "datasets.id" for key in column.foreign_keys)
     )
     columns = [(str(column.name), _kind(column)) for column in table.columns]
-    return Header(table=str(table.name), columns=columns, dataset=next(refers, None))
+    return DumpHeader(table=str(table.name), columns=columns, dataset=next(refers, None))
 
 
 def _kind(column: sa.Column[Any]) -> str:
@@ -81,7 +81,9 @@ def _kind(column: sa.Column[Any]) -> str:
     return next((name for kind, name in _KINDS.items() if isinstance(plain, kind)), "text")
 
 
-def dump(db: sa.Connection, place: Place, table: sa.Table, known: Table | None) -> Table:
+def dump(
+    db: sa.Connection, place: Place, table: sa.Table, known: DumpedTable | None
+) -> DumpedTable:
     """Write a table; of one that only grows, the rows behind those of the backup before."""
     header, grows = header_of(table), table.name in GROWING
     before = _continued(db, table, header, known) if grows else None
@@ -93,7 +95,7 @@ def dump(db: sa.Connection, place: Place, table: sa.Table, known: Table | None) 
         rows += 1
         if grows:
             last, through = digest_of(line), row[table.c.keys().index(_NUMBER)]
-    return Table(
+    return DumpedTable(
         name=str(table.name),
         pieces=[*(before.pieces if before else ()), *pieces.end()],
         rows=rows,
@@ -104,8 +106,8 @@ def dump(db: sa.Connection, place: Place, table: sa.Table, known: Table | None) 
 
 
 def _continued(
-    db: sa.Connection, table: sa.Table, header: Header, known: Table | None
-) -> Table | None:
+    db: sa.Connection, table: sa.Table, header: DumpHeader, known: DumpedTable | None
+) -> DumpedTable | None:
     """Return the dump that the table continues; None if it is to be dumped whole."""
     if known is None or known.through is None or is_scattered(known.pieces):
         return None
@@ -116,7 +118,7 @@ def _continued(
 def _rows(
     db: sa.Connection,
     table: sa.Table,
-    header: Header,
+    header: DumpHeader,
     after: int | None,
     through: int | None = None,
 ) -> Iterator[list[Any]]:
@@ -165,7 +167,7 @@ def load(
     count = 0
     for piece in pieces:
         first, *lines = piece.splitlines()
-        header = decode_json(first, Header)
+        header = decode_json(first, DumpHeader)
         table = sa.table(
             header.table, *(sa.column(name, _TYPES[kind]) for name, kind in header.columns)
         )
@@ -181,7 +183,7 @@ def load(
     return count
 
 
-def _row_of(header: Header, values: list[Any]) -> Mapping[str, Any]:
+def _row_of(header: DumpHeader, values: list[Any]) -> Mapping[str, Any]:
     return {
         name: base64.b64decode(value) if kind == "bytes" and value is not None else value
         for (name, kind), value in zip(header.columns, values, strict=True)

@@ -27,7 +27,7 @@ WINDOW_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Difference:
     """One difference between a slice and its declaration. `certain` means that it proves the slice
     wrong; a `remark` means that it is what was declared, and still hard to read."""
 
@@ -41,11 +41,11 @@ UNSTORABLE = "UnstorableValue"
 """The reason of a finding about a value that this node would not have stored."""
 
 
-def unstorable(bad: Misfit, first_offset: int) -> Finding:
+def unstorable(bad: Misfit, first_offset: int) -> Difference:
     """Return the finding about a value of a slice whose rows begin with an offset."""
     where = f"column `{scalar_text(bad.column)}`, offset {first_offset + bad.row}"
     message = f"{where}: {bad.reason}: {bad.value!r}"
-    return Finding(reason=UNSTORABLE, message=message, certain=False, remark=True)
+    return Difference(reason=UNSTORABLE, message=message, certain=False, remark=True)
 
 
 class SliceCheck:
@@ -62,7 +62,7 @@ class SliceCheck:
         self.streams: Sequence[Stream] = ()
         self._declared = declared
         self._digest: SliceDigest | None = None
-        self._found: list[Finding] = []
+        self._found: list[Difference] = []
         try:
             self._file = open_slice(source)
             self._wrong_count = _check_count(self._file, declared)
@@ -71,7 +71,7 @@ class SliceCheck:
         except (UnreadableSlice, *UNREADABLE, ValueError) as error:
             self._found = [unreadable(error)]
 
-    def found(self, digests: Sequence[bytes]) -> list[Finding]:
+    def found(self, digests: Sequence[bytes]) -> list[Difference]:
         """Return what is wrong, given the digests of the streams. An empty list means that the
         slice is right."""
         if self._digest is None:
@@ -96,38 +96,38 @@ class SliceCheck:
         except UnsupportedColumn as error:
             self._found = self._without_hash(error)
 
-    def _without_hash(self, error: UnsupportedColumn) -> list[Finding]:
+    def _without_hash(self, error: UnsupportedColumn) -> list[Difference]:
         try:
             self._offsets.check_alone(self._file)
         except (*UNREADABLE, ValueError) as broken:
             return [unreadable(broken)]
-        finding = Finding(reason="UnsupportedColumn", message=error.message, certain=False)
+        finding = Difference(reason="UnsupportedColumn", message=error.message, certain=False)
         return [*(self._wrong_count or self._offsets.found()), finding]
 
 
-def unreadable(error: Exception) -> Finding:
+def unreadable(error: Exception) -> Difference:
     """Return the finding for an error that was raised while a slice was read."""
     known = error if isinstance(error, UnreadableSlice) else UnreadableSlice.of(error)
-    return Finding(reason="UnreadableSlice", message=known.message)
+    return Difference(reason="UnreadableSlice", message=known.message)
 
 
-def _differing(actual: Multihash, declared: DataSlice, digest: SliceDigest) -> list[Finding]:
+def _differing(actual: Multihash, declared: DataSlice, digest: SliceDigest) -> list[Difference]:
     if actual == declared.logical_hash:
         return []
     message = f"its rows hash to {actual}, but {declared.logical_hash} was declared"
     if digest.indeterminate:
         message += "; a struct and a member of it both have nulls, so readers may disagree"
     certain = not digest.indeterminate
-    return [Finding(reason="LogicalHashMismatch", message=message, certain=certain)]
+    return [Difference(reason="LogicalHashMismatch", message=message, certain=certain)]
 
 
-def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
+def _check_count(file: Any, declared: DataSlice) -> list[Difference]:
     interval = declared.offset_interval
     rows, expected = file.metadata.num_rows, interval.count
     if rows == expected:
         return []
     message = f"{expected} rows were declared, it has {rows}"
-    return [Finding(reason="RowCountMismatch", message=message)]
+    return [Difference(reason="RowCountMismatch", message=message)]
 
 
 class Offsets:
@@ -174,7 +174,7 @@ class Offsets:
         for batch in file.iter_batches(batch_size=WINDOW_ROWS, columns=[self._column]):
             self._check(batch.column(0))
 
-    def found(self) -> list[Finding]:
+    def found(self) -> list[Difference]:
         if self.problem is None:
             return []
-        return [Finding(reason="OffsetColumnMismatch", message=self.problem)]
+        return [Difference(reason="OffsetColumnMismatch", message=self.problem)]

@@ -41,7 +41,7 @@ from odf_protocol.stored_values import Misfit, first_misfit, may_misfit
 from ...lanes import Stream
 from ..contents.claims import ClaimedColumns, SliceClaim
 from ..contents.slice_limits import CheckLimits
-from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable, unstorable
+from ..contents.slices import WINDOW_ROWS, Difference, Offsets, unreadable, unstorable
 
 REASON = (
     "a time of 96 bits outside of the years 1677 to 2262, which readers take for different ones"
@@ -205,7 +205,7 @@ _INTEGERS = (
 
 FREE_BYTES = 64 << 20
 """Bytes that may be decoded from any file, however small it is."""
-TOO_MUCH_MEMORY = Finding(
+TOO_MUCH_MEMORY = Difference(
     reason="SliceTooLarge", message="looking at it takes more memory than it may"
 )
 OPERATIONS = range(4)
@@ -219,12 +219,12 @@ class GateCheck:
         self.streams: Sequence[Stream] = ()
         self._content, self._claim, self._limits = content, claim, limits
         self._digest: SliceDigest | None = None
-        self._found: list[Finding] = []
+        self._found: list[Difference] = []
         self._allowed = self._left = max(FREE_BYTES, limits.ratio * content.size)
         with self._noting():
             self._begin()
 
-    def found(self, digests: Sequence[bytes]) -> list[Finding]:
+    def found(self, digests: Sequence[bytes]) -> list[Difference]:
         """Return what is wrong, given the digests of the streams. An empty list: the slice is
         right."""
         with self._noting():
@@ -255,7 +255,7 @@ class GateCheck:
             pass
         self._found = self._system_columns()
 
-    def _system_columns(self) -> list[Finding]:
+    def _system_columns(self) -> list[Difference]:
         """Check the system columns, and the values that are judged, without hashing rows."""
         watchers = _Watchers(schema_of(self._file), self._claim)
         watchers.check_alone(self._file)
@@ -265,11 +265,11 @@ class GateCheck:
         bad = _first_misfit(self._file)
         return [] if bad is None else [unstorable(bad, first)]
 
-    def _rows(self, digest: SliceDigest, digests: Sequence[bytes]) -> list[Finding]:
+    def _rows(self, digest: SliceDigest, digests: Sequence[bytes]) -> list[Difference]:
         if self._left < 0:
             whole = f"a file of {self._content.size} bytes"
             message = f"more than {self._allowed} bytes of values are in {whole}"
-            return [Finding(reason="SliceTooLarge", message=message)]
+            return [Difference(reason="SliceTooLarge", message=message)]
         try:
             actual = digest.finish(digests)
         except UnsupportedColumn:
@@ -282,7 +282,7 @@ class GateCheck:
         if actual == declared or digest.indeterminate:
             return []
         message = f"its rows hash to {actual}, but {declared} was declared"
-        return [Finding(reason="LogicalHashMismatch", message=message)]
+        return [Difference(reason="LogicalHashMismatch", message=message)]
 
     def _counted(self, stream: Iterator[Any]) -> Iterator[Any]:
         """Yield the same contents until more bytes were decoded than is allowed."""
@@ -303,15 +303,15 @@ class GateCheck:
             self._found = [TOO_MUCH_MEMORY if is_memory else unreadable(error)]
 
 
-def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
+def _wrong_outside(file: Any, claim: SliceClaim) -> Difference | None:
     """Check the number of rows and the columns by the footer."""
     interval = claim.declared.offset_interval
     rows, expected = file.metadata.num_rows, interval.count
     if rows != expected:
         message = f"{expected} rows were declared, it has {rows}"
-        return Finding(reason="RowCountMismatch", message=message)
+        return Difference(reason="RowCountMismatch", message=message)
     if problem := difference(schema_of(file), claim.columns):
-        return Finding(reason="SchemaMismatch", message=problem)
+        return Difference(reason="SchemaMismatch", message=problem)
     return None
 
 
@@ -335,7 +335,7 @@ class _Watchers:
 
     def __init__(self, schema: pa.Schema, claim: SliceClaim) -> None:
         offset, operation, system_time, _ = claim.columns.vocab.columns
-        self._wrong: dict[str, Finding] = {}
+        self._wrong: dict[str, Difference] = {}
         self._claim = claim
         self._offsets = Offsets(schema, offset, claim.declared)
         self.checks: ColumnChecks = {
@@ -346,7 +346,7 @@ class _Watchers:
             if name in schema.names:
                 self.checks = {**self.checks, name: partial(_shown_plain, check)}
 
-    def found(self) -> list[Finding]:
+    def found(self) -> list[Difference]:
         return [*self._offsets.found(), *self._wrong.values()]
 
     def check_alone(self, file: Any) -> None:
@@ -361,7 +361,7 @@ class _Watchers:
                 raise UnreadableSlice(f"column {name!r} has {seen} values")
 
     def _note(self, reason: str, message: str) -> None:
-        self._wrong.setdefault(reason, Finding(reason=reason, message=message))
+        self._wrong.setdefault(reason, Difference(reason=reason, message=message))
 
     def _for_nulls(self, name: str) -> ColumnCheck:
         def check(values: pa.Array) -> None:

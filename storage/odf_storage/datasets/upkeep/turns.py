@@ -43,7 +43,7 @@ class LastTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @dataclass
-class Turns:
+class ChoreTurns:
     """The turns of one service at one chore."""
 
     kept: KeyedStore

@@ -17,7 +17,7 @@ from ...lanes import hash_all, lanes
 from ...stores.index.named_objects import NamedObject, named_objects
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
-from ..contents.slices import Finding
+from ..contents.slices import Difference
 from ..job_payloads.verify_job import (
     DAMAGED,
     KIND_OF_OBJECT,
@@ -26,7 +26,7 @@ from ..job_payloads.verify_job import (
     CheckedBlock,
     VerifyProblem,
 )
-from .objects import Checks, Claim, ObjectCheck, Verdict
+from .objects import Checks, Declared, ObjectCheck, ObjectVerdict
 from .source import ObjectSource
 from .stages import Split
 
@@ -109,9 +109,9 @@ def check_blocks(
         ]
 
 
-def _claim(block: DataBlock, named: NamedObject) -> Claim:
+def _claim(block: DataBlock, named: NamedObject) -> Declared:
     rows = block.event.new_data if named.kind is ObjectKind.DATA else None
-    return Claim(named=named, rows=rows, offset_column=block.offset_column)
+    return Declared(named=named, rows=rows, offset_column=block.offset_column)
 
 
 def _hashed(checks: Sequence[ObjectCheck]) -> dict[ObjectCheck, list[bytes]]:
@@ -127,7 +127,7 @@ def _hashed(checks: Sequence[ObjectCheck]) -> dict[ObjectCheck, list[bytes]]:
 
 
 def _findings_of(
-    block: DataBlock, verdicts: Sequence[tuple[NamedObject, Verdict]]
+    block: DataBlock, verdicts: Sequence[tuple[NamedObject, ObjectVerdict]]
 ) -> BlockFindings:
     """Return the findings for one data block: its slice, then its checkpoint."""
     findings = BlockFindings(described(block), objects=len(verdicts))
@@ -159,7 +159,7 @@ def described(block: DataBlock, *, objects: str | None = None) -> CheckedBlock:
     )
 
 
-def _problem(block: DataBlock, named: NamedObject, found: Finding) -> VerifyProblem:
+def _problem(block: DataBlock, named: NamedObject, found: Difference) -> VerifyProblem:
     return VerifyProblem(
         kind=KIND_OF_OBJECT[named.kind],
         reason=found.reason,

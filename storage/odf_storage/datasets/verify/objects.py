@@ -25,7 +25,7 @@ from odf_protocol.multihash import SHA3_256, Multihash
 
 from ...lanes import Stream, hash_all
 from ...stores.index.named_objects import NamedObject
-from ..contents.slices import Finding, SliceCheck
+from ..contents.slices import Difference, SliceCheck
 from .source import ObjectSource
 
 CHUNK_BYTES = 1928 * 136
@@ -93,7 +93,7 @@ class Checks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Declared:
     """What a block declares about one of its objects."""
 
     named: NamedObject
@@ -104,10 +104,10 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ObjectVerdict:
     """What is wrong with an object, and how much of it was read."""
 
-    findings: list[Finding]
+    findings: list[Difference]
     size: int = 0
     """Number of bytes that were hashed, at most the declared number."""
     has_right_rows: bool = False
@@ -120,28 +120,28 @@ class ObjectCheck:
     """
 
     def __init__(
-        self, checks: Checks, source: ObjectSource, claim: Claim, opened: ExitStack
+        self, checks: Checks, source: ObjectSource, claim: Declared, opened: ExitStack
     ) -> None:
         self.streams: Sequence[Stream] = ()
         self._claim, self._checks, self._opened = claim, checks, opened
         self._passing = Passing()
         self._rows: SliceCheck | None = None
         self._large: Any = None
-        self._missing: list[Finding] = []
+        self._missing: list[Difference] = []
         named = claim.named
         try:
             stream = opened.enter_context(source.open_object(named.kind, named.hash))
         except NotFound:
-            self._missing = [Finding(reason="ObjectMissing", message="the object is not there")]
+            self._missing = [Difference(reason="ObjectMissing", message="the object is not there")]
         except Damaged as said:  # a remote node reports the damage and does not send the object
-            self._missing = [Finding(reason="PhysicalHashMismatch", message=said.message)]
+            self._missing = [Difference(reason="PhysicalHashMismatch", message=said.message)]
         else:
             self._begin(stream)
 
-    def verdict(self, digests: Sequence[bytes]) -> Verdict:
+    def verdict(self, digests: Sequence[bytes]) -> ObjectVerdict:
         """Return the verdict, given the digests of the streams."""
         if self._missing:
-            return Verdict(self._missing)
+            return ObjectVerdict(self._missing)
         if self._large is not None:
             return self._verdict_of_large(self._large)
         wrong = self._wrong_bytes(digests[:1])
@@ -167,7 +167,7 @@ class ObjectCheck:
             raise TypeError("only slices have rows")
         return SliceCheck(source, self._claim.rows, offset_column=self._claim.offset_column)
 
-    def _verdict_of_large(self, stream: Any) -> Verdict:
+    def _verdict_of_large(self, stream: Any) -> ObjectVerdict:
         """Return the verdict on a slice too large for memory: hash its bytes, then read its rows
         from the same stream, or from a temporary file if the stream is not seekable."""
         again: Any = stream
@@ -182,32 +182,34 @@ class ObjectCheck:
         rows = self._row_check(again)
         return self._weighed(wrong, rows.found(hash_all(rows.streams)))
 
-    def _wrong_bytes(self, digests: Sequence[bytes]) -> list[Finding]:
+    def _wrong_bytes(self, digests: Sequence[bytes]) -> list[Difference]:
         """Compare size and physical hash; if the size differs, there may be no digest."""
         passed, named = self._passing.size, self._claim.named
         if passed != named.size:
             found = f"more than {named.size}" if passed > named.size else str(passed)
             message = f"{named.size} bytes were declared, it has {found}"
-            return [Finding(reason=WRONG_SIZE, message=message)]
+            return [Difference(reason=WRONG_SIZE, message=message)]
         actual = Multihash(SHA3_256, digests[0])
         if actual == named.hash:
             return []
-        return [Finding(reason="PhysicalHashMismatch", message=f"its bytes hash to {actual}")]
+        return [Difference(reason="PhysicalHashMismatch", message=f"its bytes hash to {actual}")]
 
-    def _is_final(self, wrong: list[Finding]) -> bool:
+    def _is_final(self, wrong: list[Difference]) -> bool:
         """Return whether a difference counts even if the rows are right."""
         may_differ = self._checks.kind is DatasetKind.Derivative
         return any(not may_differ or finding.reason == WRONG_SIZE for finding in wrong)
 
-    def _weighed(self, wrong: list[Finding], rows: list[Finding]) -> Verdict:
+    def _weighed(self, wrong: list[Difference], rows: list[Difference]) -> ObjectVerdict:
         right = not any(finding.certain for finding in rows)
         return self._told(_weigh(wrong, rows), has_right_rows=right)
 
-    def _told(self, findings: list[Finding], *, has_right_rows: bool = False) -> Verdict:
-        return Verdict(findings, min(self._passing.size, self._claim.named.size), has_right_rows)
+    def _told(self, findings: list[Difference], *, has_right_rows: bool = False) -> ObjectVerdict:
+        return ObjectVerdict(
+            findings, min(self._passing.size, self._claim.named.size), has_right_rows
+        )
 
 
-def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
+def _weigh(physical: list[Difference], rows: list[Difference]) -> list[Difference]:
     """Combine the findings on a derivative's slice; other bytes are fine if its rows are right."""
     if not physical:
         return rows
@@ -220,7 +222,7 @@ def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
     if rows:  # it is uncertain whether the rows are right, so report the other bytes too
         return [*physical, *rows]
     message = physical[0].message + ", but its rows are the declared ones: it was encoded anew"
-    return [Finding(reason=physical[0].reason, message=message, certain=False), *remarks]
+    return [Difference(reason=physical[0].reason, message=message, certain=False), *remarks]
 
 
 def _dropped(_: bytes) -> object:

@@ -57,7 +57,7 @@ class ExchangePlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptFile:
     """A file that stays in the bucket between two jobs."""
 
     place: ExchangePlace
@@ -71,7 +71,7 @@ _job: str | None = None
 """Id of the job whose files are sent."""
 _copies: OrderedDict[str, ExchangePlace] = OrderedDict()
 """Files of this disk that are copies of objects, by their path."""
-_kept: OrderedDict[str, Kept] = OrderedDict()
+_kept: OrderedDict[str, KeptFile] = OrderedDict()
 """Files that stay in the bucket, by their digests, the one lent last at the end."""
 _kept_in: dict[str, str] = {}
 """Folder of the files that stay in a bucket, by its URL."""
@@ -125,7 +125,7 @@ def lend_lasting(url: str, path: Path, digest: str) -> Loan:
         kept = _kept.pop(digest, None)
     if kept is None or not _is_fresh(url, kept.place):
         folder = _kept_in.setdefault(url, _random_folder())
-        kept = Kept(_send(url, path, f"{folder}/{digest}"), path.stat().st_size)
+        kept = KeptFile(_send(url, path, f"{folder}/{digest}"), path.stat().st_size)
     with _lock:
         _kept[digest] = kept
     return lend_object(url, kept.place)

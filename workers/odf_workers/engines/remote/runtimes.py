@@ -61,7 +61,7 @@ def mounted(outside: Path, inside: str, *, writable: bool = False) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandOutput:
     """The standard output of a command, or its error output if it failed."""
 
     ok: bool
@@ -94,7 +94,7 @@ class Runtime:
         self.command, self._environment, self._alive = command, dict(rules.environment), alive
         self._folder = folder
 
-    def ask(self, *arguments: str, seconds: float = COMMAND_SECONDS) -> Said:
+    def ask(self, *arguments: str, seconds: float = COMMAND_SECONDS) -> CommandOutput:
         try:
             process = subprocess.Popen(
                 [self.command, *arguments],
@@ -108,7 +108,7 @@ class Runtime:
                 start_new_session=True,
             )
         except (OSError, ValueError) as bad:
-            return Said(False, str(bad))
+            return CommandOutput(False, str(bad))
         with process:
             try:
                 return self._heard(process, arguments[0], time.monotonic() + seconds)
@@ -116,7 +116,7 @@ class Runtime:
                 _kill(process)
                 raise
 
-    def _heard(self, process: subprocess.Popen[str], verb: str, deadline: float) -> Said:
+    def _heard(self, process: subprocess.Popen[str], verb: str, deadline: float) -> CommandOutput:
         while True:
             left = deadline - time.monotonic()
             try:
@@ -124,11 +124,11 @@ class Runtime:
             except subprocess.TimeoutExpired:
                 if left <= 0:
                     _kill(process)
-                    return Said(False, f"`{verb}` of the container runtime did not end")
+                    return CommandOutput(False, f"`{verb}` of the container runtime did not end")
                 self._alive()
                 continue
             ok = process.returncode == 0
-            return Said(ok, out.strip() if ok else complaint.strip()[:SAID_CHARS])
+            return CommandOutput(ok, out.strip() if ok else complaint.strip()[:SAID_CHARS])
 
     def state(self, name: str) -> RuntimeState | None:
         """Return the state of a container; None if there is no such container."""

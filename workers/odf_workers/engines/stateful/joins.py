@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..port.port import NotIncremental
 from ..spark.catalyst import Node, children, expr_id, items, kind, option, plain, references, walk
-from .operators import AsOfJoin, Clock, IntervalJoin, JoinSide, Later, Least
+from .operators import AsOfJoin, Clock, IntervalJoin, JoinSide, LaterClock, Least
 from .query import Limits, Query
 from .times import Build, TimePart, Times, WindowClock, clock_of, linear, time_of
 
@@ -22,7 +22,7 @@ Key = tuple[Node, Node, bool]
 
 
 @dataclass(slots=True)
-class Condition:
+class JoinCondition:
     """A split condition of a join. `lower` and `upper` bound the right less the left of `times`."""
 
     keys: list[Key] = field(default_factory=list)
@@ -33,9 +33,9 @@ class Condition:
     upper: int | None = None
 
 
-def taken_apart(tests: Iterable[Node], left: TimePart, right: TimePart) -> Condition:
+def taken_apart(tests: Iterable[Node], left: TimePart, right: TimePart) -> JoinCondition:
     """Sort the tests of a join between two parts by their purpose."""
-    found = Condition()
+    found = JoinCondition()
     for test in tests:
         name = kind(test)
         of = references(test)
@@ -50,7 +50,7 @@ def taken_apart(tests: Iterable[Node], left: TimePart, right: TimePart) -> Condi
     return found
 
 
-def _key(found: Condition, test: Node, left: TimePart, right: TimePart) -> bool:
+def _key(found: JoinCondition, test: Node, left: TimePart, right: TimePart) -> bool:
     one, other = (plain(child) for child in children(test))
     if references(one) <= right.ids() and references(other) <= left.ids():
         one, other = other, one
@@ -65,7 +65,7 @@ def _key(found: Condition, test: Node, left: TimePart, right: TimePart) -> bool:
     return True
 
 
-def _bounded(found: Condition, test: Node, left: TimePart, right: TimePart) -> bool:
+def _bounded(found: JoinCondition, test: Node, left: TimePart, right: TimePart) -> bool:
     """Return whether the test bounds right time − left time; if so, record the bound."""
     name = kind(test)
     (one, plus_one), (other, plus_other) = (linear(child) for child in children(test))
@@ -191,7 +191,7 @@ class _Joins:
 
     def _sides(
         self, node: Node, wanted: set[int], tests: list[Node]
-    ) -> tuple[TimePart, TimePart, Condition]:
+    ) -> tuple[TimePart, TimePart, JoinCondition]:
         need = wanted.union(*[references(test) for test in tests])
         parts = []
         for child in children(node):
@@ -210,7 +210,7 @@ class _Joins:
         self,
         left: TimePart,
         right: TimePart,
-        found: Condition,
+        found: JoinCondition,
         moments: tuple[Node, Node],
         bounds: tuple[int, int],
         outer: bool,
@@ -228,11 +228,11 @@ class _Joins:
         one, other = (side.clock for side in sides)
         times: dict[int, Clock | WindowClock] = {}
         for at in _following(moments[0], left.times):
-            times[at] = _both(one, Later(other, -upper))
+            times[at] = _both(one, LaterClock(other, -upper))
         if not outer:
             for at in _following(moments[1], right.times):
-                times[at] = _both(other, Later(one, lower))
-        base = Later(_both(left.base, right.base), -max(upper, -lower, 0))
+                times[at] = _both(other, LaterClock(one, lower))
+        base = LaterClock(_both(left.base, right.base), -max(upper, -lower, 0))
         part = _part(build, results, left, right, times, base)
         return self._query.filtered(part, found.rest) if found.rest else part
 
@@ -240,7 +240,7 @@ class _Joins:
         self,
         left: TimePart,
         right: TimePart,
-        found: Condition,
+        found: JoinCondition,
         moments: tuple[Node, Node],
         outer: bool,
         wanted: set[int],
@@ -257,7 +257,7 @@ class _Joins:
         times: Times = dict.fromkeys(_following(moments[0], left.times), both)
         return _part(build, results, left, right, times, _both(left.base, right.base))
 
-    def _check_temporal(self, right: TimePart, found: Condition) -> None:
+    def _check_temporal(self, right: TimePart, found: JoinCondition) -> None:
         """Raise `NotIncremental` unless the keys of the join are the declared primary key, if the
         right side has one."""
         name = right.source
@@ -275,7 +275,7 @@ class _Joins:
         self,
         left: TimePart,
         right: TimePart,
-        found: Condition,
+        found: JoinCondition,
         moments: tuple[Node, Node],
         wanted: set[int],
     ) -> tuple[tuple[JoinSide, ...], tuple[tuple[str, str, bool], ...], Columns]:

@@ -232,7 +232,7 @@ class InputClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class LaterClock:
     """Clock of a column that is later than another by a fixed time (earlier, if negative)."""
 
     clock: Clock

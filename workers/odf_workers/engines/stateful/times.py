@@ -31,7 +31,7 @@ from ..spark.catalyst import (
     type_of,
     walk,
 )
-from .operators import Clock, Later, WindowStart, truncated
+from .operators import Clock, LaterClock, WindowStart, truncated
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class WindowClock:
 
     @property
     def end(self) -> Clock:
-        return Later(self.start, self.start.size)
+        return LaterClock(self.start, self.start.size)
 
 
 Times = Mapping[int, Clock | WindowClock]
@@ -89,7 +89,7 @@ def _derived(name: str, expression: Node, times: Times) -> Clock | None:
         return None if clock is None or value is None else truncated(clock, str(value))
     if name == "TimestampAddInterval":
         clock, by = _simple(parts[0], times), micros(parts[1])
-        return None if clock is None or by is None else Later(clock, by)
+        return None if clock is None or by is None else LaterClock(clock, by)
     return None
 
 

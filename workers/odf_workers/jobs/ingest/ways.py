@@ -14,7 +14,7 @@ from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
 
 from ...engines.port.job_listener import Heard, HeardOfAll
 from ...engines.port.port import EngineListener
-from ...partitions.port import Here, Usage, Way
+from ...partitions.port import Here, StageUsage, Way
 from ...readers.splits import Splits
 from ...runtime.progress import JobProgress
 from ...stages.batch import Batch, BatchRows, run_as_tasks
@@ -68,7 +68,7 @@ def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
         told: list[list[BatchRows]] = way.read(shares, run_as_tasks).facts()
     finally:
         way.close()
-    usage = Usage(way="spark", jobs=1, tasks=1, page=way.usage.page)
+    usage = StageUsage(way="spark", jobs=1, tasks=1, page=way.usage.page)
     return [replace(found, usage=usage) for each in told for found in each]
 
 
@@ -81,7 +81,7 @@ fetches lists each reason once."""
 
 def ran(
     context: WorkerContext,
-    usage: Usage,
+    usage: StageUsage,
     size: int,
     splits: int,
     *,

@@ -215,7 +215,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Verified:
     """Result of the verification of a dataset."""
 
     report: VerifyReport
@@ -233,7 +233,7 @@ def verify_dataset(
     subject: Subject,
     payload: VerifyPayload,
     context: WorkerContext,
-) -> Found:
+) -> Verified:
     """Check chain, objects and rows; then replay, if the chain is sound enough to trust its
     records.
 
@@ -262,7 +262,7 @@ def verify_dataset(
     replays = Replays()
     if payload.replay and derivative and chain_is_sound:
         replays = replay_blocks(stores, subject.dataset, report.data_blocks, context)
-    return Found(report=replays.added_to(report), replays=replays, ran=ran)
+    return Verified(report=replays.added_to(report), replays=replays, ran=ran)
 
 
 def run_verification(
@@ -322,7 +322,7 @@ def _input(
         )
 
 
-def described(dataset: Dataset, found: Found) -> VerifiedDataset:
+def described(dataset: Dataset, found: Verified) -> VerifiedDataset:
     return VerifiedDataset(
         id=str(dataset.id),
         alias=str(dataset.entry.alias),
@@ -336,7 +336,7 @@ def described(dataset: Dataset, found: Found) -> VerifiedDataset:
 
 
 def note(
-    stores: Stores, subject: Subject, found: Found, payload: VerifyPayload, *, now: Instant
+    stores: Stores, subject: Subject, found: Verified, payload: VerifyPayload, *, now: Instant
 ) -> None:
     """Store the result, if all of the dataset was verified."""
     everything = payload.objects and payload.rows and payload.replay

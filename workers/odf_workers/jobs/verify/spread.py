@@ -24,7 +24,7 @@ from odf_storage.stores.ports import ObjectStore
 
 from ...partitions.memory import bounded_memory
 from ...partitions.objects import LentObjects, can_lend, lent
-from ...partitions.port import Here, Usage, Way
+from ...partitions.port import Here, StageUsage, Way
 from ..ingest.ways import LARGE, SMALL, is_small, on_spark, ran
 from ..work.context import WorkerContext
 
@@ -135,7 +135,7 @@ class Placed:
         return self._runner
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> StageUsage:
         return self._way.usage
 
     def ran(self) -> RanReceipt | None:

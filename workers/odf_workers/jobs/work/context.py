@@ -37,7 +37,7 @@ from ...engines.port.query_size import QuerySize
 from ...engines.spark.session import Spark
 from ...fetch.taken import FilesMemory
 from ...fetch.values import FetchRules
-from ...partitions.port import Usage
+from ...partitions.port import StageUsage
 from ...plan.transform import IterationLimits
 from ...runtime.command import LOGGER, PrepareLimits, line
 from ...runtime.progress import JobProgress
@@ -100,7 +100,7 @@ class StagesRan:
     """One run of stages: of a batch, of batches that shared a job of Spark, or of a
     verification."""
 
-    usage: Usage
+    usage: StageUsage
     seconds: float
     batches: Sequence[BatchSize]
     """Batches that ran to their end; none if the run failed."""
@@ -114,7 +114,7 @@ def unreported(ran: StagesRan) -> None:
 
 
 @contextmanager
-def reported(on_stages: OnStages, used: Callable[[], Usage]) -> Iterator[list[BatchSize]]:
+def reported(on_stages: OnStages, used: Callable[[], StageUsage]) -> Iterator[list[BatchSize]]:
     """Report the run of stages in the block when it ends or fails. The block appends the batches
     that ran to their end."""
     began = time.monotonic()
