@@ -11,7 +11,8 @@ from odf_storage.datasets.job_payloads.why_job import COPIED
 
 from ..client.http import open_http
 from ..client.limits import one_line
-from ..client.node_api import NodeApi
+from ..client.provenance import why_everywhere
+from ..client.remotes import Repositories
 from ..service.pages.cells import cell_text
 from .ingest import dataset_base
 from .neighbours import suggesting
@@ -36,6 +37,7 @@ SHOWN_CHARS = 100
 )
 @click.option("--at", metavar="BLOCK", help="As of this block; default: the head.")
 @click.option("--after", metavar="NEXT", help="Further rows: the `next` of an answer.")
+@click.option("--here", is_flag=True, help="Ask this node alone, not those that it pulls from.")
 @token_option
 @json_option
 def why(
@@ -45,18 +47,23 @@ def why(
     depth: str,
     at: str | None,
     after: str | None,
+    here: bool,
     token: str | None,
     as_json: bool,
 ) -> None:
     """Print where the row of DATASET with this OFFSET comes from, and its COLUMNs."""
     offset, columns = _named(row, has_key=bool(key))
     base = dataset_base(url)
+    stored = None if here else Repositories().token_at
     with open_http() as http, suggesting(base, token, http):
-        found = NodeApi(base, token, http=http).why(
+        found = why_everywhere(
+            base,
+            token,
+            stored,
+            depth=depth,
             offset=offset,
             key=list(key) or None,
             column=list(columns) or None,
-            depth=depth,
             at=at,
             after=after,
         )
@@ -112,6 +119,8 @@ def _facts(step: dict[str, Any], columns: tuple[str, ...], told: set[str | None]
             if cell.get("kind") != "source" and (not columns or name in columns):
                 yield one_line(f"{name} ← {_origin(cell)}", 300)
     yield f"block {step['block']['sequenceNumber']} of {step['block']['systemTime']}"
+    if step.get("toldBy"):
+        yield one_line(f"told by {step['toldBy']}")
     for each in step.get("why", ()):
         ranges = ", ".join(_range(one) for one in each.get("rows", ()))
         name = one_line(each["alias"] or each["dataset"])

@@ -353,9 +353,14 @@ class NodeApi:
         return self._call("GET", "lookup", query=query)
 
     def why(self, **question: Given) -> dict[str, Any]:
-        """Return why a row of the dataset at `base` is there; wait if it takes long."""
+        """Return why a row of the dataset at `base` is there; wait if it takes long. A node answers
+        an equal question by the job that ended, with more than that job's result has."""
         answer = self._call("GET", "why", query=question)
-        return self._wait_for(str(answer["url"])) if "job" in answer else answer
+        if "job" not in answer:
+            return answer
+        result = self._wait_for(str(answer["url"]))
+        again = self._call("GET", "why", query=question)
+        return result if "job" in again else again
 
     def act(self, action: str, *, seen: Seen | None = None, **given: Given) -> dict[str, Any]:
         """POST an action on the dataset at `base`. Return its result; wait if it is a job.
@@ -540,7 +545,7 @@ def _looking(seen: Seen | None) -> dict[str, str]:
 def _document(body: bytes) -> dict[str, Any] | None:
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 

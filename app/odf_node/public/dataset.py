@@ -23,11 +23,10 @@ from odf_storage.stores.ports.values import Visibility
 from ..client import sync
 from ..client.attestations import give
 from ..client.event_texts import block_data
-from ..client.http import open_http
 from ..client.limits import MOST_TAKEN_BACK
-from ..client.node_api import NodeApi
+from ..client.provenance import why_everywhere
 from ..client.receive import ChainReader, Outcome
-from ..client.remotes import ODF, Location, Transfer
+from ..client.remotes import ODF, Location, Repositories, Transfer
 from ..client.repositories import Repository
 from ..client.sync import opened
 from ..service.read.read import CHANGELOG, ReadRequest
@@ -284,15 +283,19 @@ class Dataset:
         columns: Sequence[str] = (),
         depth: int | Literal["all"] = 1,
         after: str | None = None,
+        here: bool = False,
     ) -> dict[str, Any]:
         """Return why a row is there: its block and source, or the query and the rows of the inputs
-        from which a node computed it. The members are described in `docs/provenance.md`.
+        from which a node computed it. The members are described in `docs/provenance.md`. Where the
+        node lacks inputs, the node from which it pulls is asked with the token that is stored for
+        it.
 
         Args:
             key: in place of an offset, the values of the primary key, for the newest row with it.
             columns: the columns of interest; by default all.
             depth: number of steps from row to row, the row itself included; or `all`.
             after: the `next` of an answer, whose rows go on behind those of that answer.
+            here: ask no other node.
 
         Raises:
             UnsupportedUrl: the dataset is not on a node. NothingThere: there is no such row.
@@ -304,15 +307,17 @@ class Dataset:
                 f"a node answers this, http(s)://…; {self._place.location} is none",
                 url=str(self._place.location),
             )
-        with open_http() as http:
-            return NodeApi(self._place.location.base, self._place.token, http=http).why(
-                offset=offset,
-                key=list(key) or None,
-                column=list(columns) or None,
-                depth=depth,
-                at=self._at,
-                after=after,
-            )
+        return why_everywhere(
+            self._place.location.base,
+            self._place.token,
+            None if here else Repositories().token_at,
+            depth=depth,
+            offset=offset,
+            key=list(key) or None,
+            column=list(columns) or None,
+            at=self._at,
+            after=after,
+        )
 
     def verify(self, *, rows: bool = True) -> VerifyReport:
         """Hash every block and slice, check the chain against its rules, and with `rows` hash every

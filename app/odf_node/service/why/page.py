@@ -56,7 +56,7 @@ def _answered(visit: Visit, request: Request, text: str) -> WhyAnswer | None:
     ended = from_thread.run(part_of(request, Waiting).watch.ended, job, WAIT_S)
     match None if ended is None else ended.outcome:
         case Succeeded(result=result):
-            return with_columns(parts, visit.caller, why_job.answer_of(result), asked)
+            return with_columns(parts, visit.actor, visit.caller, why_job.answer_of(result), asked)
         case Failed() as failed:
             raise NotFound("RowNotFound", failed.message)
     return None

@@ -28,6 +28,7 @@ from odf_storage.datasets.job_payloads.why_job import (
 from odf_storage.datasets.read.view import require_in_history
 from odf_storage.stores.ports.values import DatasetEntry, Job, JobId, JobStatus, Succeeded
 
+from ...client.remotes import Location
 from ..auth.access import Action, refuse_bad_token
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
@@ -173,27 +174,44 @@ def _check_page(after: str | None) -> None:
 
 
 def with_columns(
-    parts: Provenance, caller: str, answer: WhyAnswer, asked: WhyQuestion
+    parts: Provenance, actor: Actor, caller: str, answer: WhyAnswer, asked: WhyQuestion
 ) -> WhyAnswer:
-    """Return the answer with names as this node shows them, and with the columns that each value of
-    a derivative is made of, as far as the SQL can be analysed; only those asked for.
+    """Return the answer with names as this node shows them, with where a mirror is pulled from, and
+    with the columns that each value of a derivative is made of, as far as the SQL can be analysed;
+    only those asked for.
 
     Raises `ShareTaken`, `AllTaken`."""
     columns = frozenset(asked.columns)
-    return structs.replace(answer, step=_step(parts, caller, answer.step, columns))
+    return structs.replace(answer, step=_step(parts, actor, caller, answer.step, columns))
 
 
-def _step(parts: Provenance, caller: str, step: WhyStep, columns: frozenset[str]) -> WhyStep:
+def _step(
+    parts: Provenance, actor: Actor, caller: str, step: WhyStep, columns: frozenset[str]
+) -> WhyStep:
     where = step.where or _where(parts, caller, step)
     kept = {name: cell for name, cell in where.items() if not columns or name in columns}
     # The columns that were asked for are those of the first row alone.
-    below = tuple(_step(parts, caller, each, frozenset()) for each in step.inputs)
+    below = tuple(_step(parts, actor, caller, each, frozenset()) for each in step.inputs)
     row = structs.replace(step.row, alias=_shown_alias(parts, step.row.dataset, step.row.alias))
     why = tuple(
         structs.replace(each, alias=_shown_alias(parts, each.dataset, each.alias))
         for each in step.why
     )
-    return structs.replace(step, row=row, why=why, where=kept, inputs=below)
+    there = _elsewhere(parts, actor, DatasetId.parse(step.row.dataset))
+    return structs.replace(step, row=row, why=why, where=kept, inputs=below, elsewhere=there)
+
+
+def _elsewhere(parts: Provenance, actor: Actor, dataset: DatasetId) -> str | None:
+    """Return where a mirror is pulled from. An address that takes a token is told to those who
+    maintain the mirror: others could not read there, and may not know of it."""
+    mirror = parts.stores.mirrors.find(dataset)
+    if mirror is None:
+        return None
+    if mirror.sealed_token is not None:
+        entry = parts.access.visible(actor, dataset)
+        if entry is None or Action.MAINTAIN not in parts.access.grants(actor, entry):
+            return None
+    return Location.parse(mirror.remote).base or None
 
 
 def _shown_alias(parts: Provenance, dataset: str, alias: str) -> str:

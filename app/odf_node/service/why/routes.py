@@ -82,7 +82,7 @@ async def why(
     answer = why_job.answer_of(ended.outcome.result)
     caller = caller_of(request.scope)
     whole = await parts.lineage.texts.run(
-        caller, lambda: with_columns(parts, caller, answer, asked)
+        caller, lambda: with_columns(parts, actor, caller, answer, asked)
     )
     media_type = shape_of(accept)
     return JsonAnswer(SHAPES[media_type](whole, base), media_type=media_type)

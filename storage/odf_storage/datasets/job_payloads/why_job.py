@@ -153,6 +153,8 @@ class WhyStep(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=T
     inputs: tuple[WhyStep, ...] = ()
     is_cut: bool = False
     """Whether further rows were not followed."""
+    elsewhere: str | None = None
+    """URL of the dataset at the node from which this one is pulled, which may know more."""
 
 
 class WhyAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
