@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ from tests.app.test_attestations import attested, attesting
 
 from odf_node.cli.main import main
 from odf_node.service.definitions.variables import reseal
-from odf_node.service.query.proofs import SigningKeys
+from odf_node.service.query.proofs import SigningKeys, node_seed
+from odf_node.service.webhooks.webhooks import opened
 from odf_protocol.commitments import did_key, key_pair, private_pem, signing_key
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.trust.attestations import Attestation, Claim
+from odf_storage.stores.ports.following import MIRROR_TOKEN, Mirror
+from odf_storage.stores.ports.webhooks import WEBHOOK_SECRET, Webhook, secret_owner
 from odf_storage.stores.registers.dataset_keys import opened_key, sealed_key
 from odf_storage.stores.registers.sealing import SecretKeys
 
@@ -118,14 +122,51 @@ def test_who_creates_a_deleted_dataset_again_does_not_get_its_key(service, datas
     assert service.node.stores.dataset_keys.find(dataset) is None
 
 
-def test_keys_are_sealed_again_with_a_newer_key_of_secrets(service, dataset):
-    old = service.node.secret_keys
+def test_all_that_is_sealed_is_sealed_again_with_a_newer_key_and_stays_what_it_is(service, dataset):
+    """Keys of the node and of datasets, tokens of mirrors, secrets of webhooks and variables: the
+    old key of secrets is needed for none of them any more."""
+    old, stores = service.node.secret_keys, service.node.stores
+    own = service.node.signing_keys.seed
+    mirror = Mirror(dataset=dataset, remote="odf+https://example.org/foo/")
+    token = old.kept(mirror.token_owner, MIRROR_TOKEN, "of the remote")
+    stores.mirrors.put(replace(mirror, sealed_token=token))
+    webhook = Webhook(
+        id="wh_1",
+        dataset=dataset,
+        account=stores.accounts.find_account("kamu").id,
+        url="https://example.org/hook",
+        sealed_secret=old.kept(secret_owner("wh_1", dataset), WEBHOOK_SECRET, "whsec_1"),
+        created_at=service.node.clock(),
+    )
+    assert stores.webhooks.add(webhook, most=1)
+    stores.variables.put("one", old.sealed("one", "NAME", "value", at=service.node.clock()))
     both = SecretKeys({"newer": b"\x01" * 32, **old.keys})
-    keys = service.node.stores.dataset_keys
-    assert reseal(service.node.stores, both) == 1
-    assert reseal(service.node.stores, both) == 0
+    assert reseal(stores, both) == 5
+    assert reseal(stores, both) == 0
     only = SecretKeys({"newer": b"\x01" * 32})
-    assert opened_key(only, dataset, keys.find(dataset)).dataset_id == dataset
+    assert node_seed(stores.accounts, only, lies_open=False) == own
+    assert opened_key(only, dataset, stores.dataset_keys.find(dataset)).dataset_id == dataset
+    found = stores.mirrors.find(dataset)
+    assert only.text_of(found.token_owner, MIRROR_TOKEN, found.sealed_token) == "of the remote"
+    assert opened(only, stores.webhooks.find("wh_1"), service.node.clock()) == ["whsec_1"]
+    assert only.opened("one", stores.variables.of_owner("one")["NAME"]) == "value"
+
+
+def test_a_node_key_that_was_sealed_with_a_key_that_is_gone_is_named(service):
+    assert service.node.signing_keys.seed
+    with refusing("SecretUnreadable"):
+        node_seed(service.node.stores.accounts, SecretKeys({"other": bytes(32)}), lies_open=False)
+
+
+def test_what_changed_while_secrets_are_sealed_again_is_left_as_it_is_now(service, dataset):
+    stores = service.node.stores
+    mirror = Mirror(dataset=dataset, remote="odf+https://example.org/foo/", sealed_token=b"a:old")
+    stores.mirrors.put(replace(mirror, sealed_token=b"a:new"))
+    assert not stores.mirrors.reseal(mirror, b"b:old")
+    assert stores.mirrors.find(dataset).sealed_token == b"a:new"
+    own = stores.accounts.secret("node-key", b"")
+    assert not stores.accounts.replace_secret("node-key", b"another", b"new")
+    assert stores.accounts.secret("node-key", b"") == own
 
 
 def test_a_key_that_cannot_be_opened_holds_no_other_up(service, dataset):

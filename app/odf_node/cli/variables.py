@@ -83,10 +83,10 @@ def remove(url: str, name: str, *, account: bool, token: str | None, as_json: bo
 @click.option("--database-url", help="Database instead of SQLite in the data folder.")
 @json_option
 def rotate(as_json: bool, **given: Any) -> None:
-    """Seal all variables and keys of datasets with the first of ODF_STORE_SECRETS_KEYS.
+    """Seal all secrets of the node with the first of ODF_STORE_SECRETS_KEYS.
 
-    The administrator runs it with the settings of the node. Keep the older keys behind the first:
-    the key of the node, tokens of mirrors and secrets of webhooks stay sealed with them.
+    These are variables, keys of the node and of datasets, tokens of mirrors, secrets of webhooks.
+    The administrator runs it with the settings of the node, before an older key is removed.
     """
     from ..service.definitions.variables import reseal
     from ..service.settings import load_settings

@@ -23,8 +23,10 @@ from odf_protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
+from odf_storage.stores.ports.following import MIRROR_TOKEN
 from odf_storage.stores.ports.values import Scope, Variable
-from odf_storage.stores.registers.dataset_keys import opened_key, sealed_key
+from odf_storage.stores.ports.webhooks import WEBHOOK_SECRET
+from odf_storage.stores.registers.dataset_keys import NAME as DATASET_KEY
 from odf_storage.stores.registers.schedules import Variables
 from odf_storage.stores.registers.sealing import SecretKeys
 
@@ -33,6 +35,7 @@ from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import ActorDep, MaintainedDep, StoresDep, wired
+from ..query.proofs import NODE_KEY, OPEN
 
 MAX_VARIABLES = 200
 MAX_VALUE_CHARS = 32 * 1024
@@ -107,16 +110,27 @@ def shown(variable: Variable) -> dict[str, Any]:
 
 
 def reseal(stores: Stores, keys: SecretKeys) -> int:
-    """Seal all secrets and keys of datasets with the newest key. Return how many were changed.
+    """Seal all that the node keeps sealed with the newest key: variables, its own key and those of
+    datasets, tokens of mirrors, secrets of webhooks. Return how many were changed.
 
     Raises `SecretUnreadable`.
     """
-    changed, store = 0, stores.variables
+    changed, store, accounts = 0, stores.variables, stores.accounts
+    if accounts.has_secret(NODE_KEY):
+        own = accounts.secret(NODE_KEY, b"")
+        if not own.startswith(OPEN) and (new := keys.renewed(NODE_KEY, NODE_KEY, own)):
+            changed += accounts.replace_secret(NODE_KEY, own, new)
     for dataset in stores.dataset_keys.all():
-        sealed = stores.dataset_keys.find(dataset) or b""
-        if sealed and not sealed.startswith(f"{keys.newest}:".encode()):
-            key = opened_key(keys, dataset, sealed)
-            stores.dataset_keys.put(dataset, sealed_key(keys, key))
+        sealed = stores.dataset_keys.find(dataset)
+        if sealed and (new := keys.renewed(str(dataset), DATASET_KEY, sealed)):
+            stores.dataset_keys.put(dataset, new)
+            changed += 1
+    for mirror in stores.mirrors.sealed():
+        if new := keys.renewed(mirror.token_owner, MIRROR_TOKEN, mirror.sealed_token or b""):
+            changed += stores.mirrors.reseal(mirror, new)
+    for webhook in stores.webhooks.all():
+        if new := keys.renewed(webhook.secret_owner, WEBHOOK_SECRET, webhook.sealed_secret):
+            stores.webhooks.reseal(webhook.id, new)
             changed += 1
     for owner in store.owners():
         for variable in store.of_owner(owner).values():

@@ -29,13 +29,12 @@ from odf_storage.datasets.job_payloads.mirror_job import MirrorReceipt
 from odf_storage.datasets.node.naming import refuse_reserved
 from odf_storage.datasets.node.rights import remember_declared
 from odf_storage.stores.ports.errors import AliasTaken, DatasetIdTaken
-from odf_storage.stores.ports.following import Mirror, MirrorState, MirrorStatus
+from odf_storage.stores.ports.following import MIRROR_TOKEN, Mirror, MirrorState, MirrorStatus
 from odf_storage.stores.ports.values import (
     DatasetEntry,
     JobId,
     ObjectKey,
     ObjectKind,
-    Variable,
     Visibility,
 )
 
@@ -58,12 +57,10 @@ from ..auth.dataset_access import DatasetAccess
 from ..definitions.authors import InForce, note_author
 from ..transfer.admission import Receiving, commit_received
 from .mirrors import (
-    TOKEN,
     MirrorAsked,
     Mirrors,
     keep_remote,
     mirror_of,
-    owner_of_token,
     parse_remote,
     submit_pull,
 )
@@ -213,12 +210,7 @@ def _opened(mirrors: Mirrors, mirror: Mirror) -> str | None:
     """Unseal the token for the remote. It is sealed for one dataset and one remote."""
     if mirror.sealed_token is None:
         return None
-    key_id, _, sealed = mirror.sealed_token.partition(b":")
-    secret = Variable(
-        name=TOKEN, is_secret=True, value=sealed, updated_at=mirrors.clock(), key_id=key_id.decode()
-    )
-    owner = owner_of_token(mirror.dataset, Location.parse(mirror.remote))
-    return mirrors.keys.opened(owner, secret)
+    return mirrors.keys.text_of(mirror.token_owner, MIRROR_TOKEN, mirror.sealed_token)
 
 
 def _note(

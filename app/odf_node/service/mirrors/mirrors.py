@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odf_protocol.codec.manifests import MalformedManifest, load_documents
 from odf_protocol.errors import BadInput
-from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_protocol.identity import DatasetAlias
 from odf_storage.datasets.job_payloads import mirror_job
 from odf_storage.datasets.job_payloads.mirror_job import MirrorPayload
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
-from odf_storage.stores.ports.following import Mirror
+from odf_storage.stores.ports.following import MIRROR_TOKEN, Mirror
 from odf_storage.stores.ports.values import DatasetEntry, JobId
 from odf_storage.stores.registers.following import MirrorReads, MirrorStore
 from odf_storage.stores.registers.sealing import SecretKeys
@@ -34,7 +34,6 @@ MAX_BATCH_BLOCKS = 1_000_000
 """Most blocks taken in one smart transfer."""
 
 KIND = "DatasetMirror"
-TOKEN = "token"  # noqa: S105 - the name of a secret, not one
 FOLLOWED = frozenset({Transfer.SMART, Transfer.SIMPLE})
 _ENVELOPE = frozenset({"kind", "version", "content"})
 _FIELDS = frozenset({"name", "remote", "token"})
@@ -162,16 +161,8 @@ def limits_of(settings: Settings) -> ClientLimits:
 
 def keep_remote(mirrors: Mirrors, entry: DatasetEntry, remote: Location, token: str | None) -> None:
     """Store the remote of a dataset, with the sealed token."""
-    sealed = None
+    mirror = Mirror(dataset=entry.id, remote=str(remote))
     if token:
-        owner = owner_of_token(entry.id, remote)
-        secret = mirrors.keys.sealed(owner, TOKEN, token, at=mirrors.clock())
-        sealed = f"{secret.key_id}:".encode() + secret.value
-    kept = Mirror(dataset=entry.id, remote=str(remote), sealed_token=sealed)
-    mirrors.stores.mirrors.put(kept)
-
-
-def owner_of_token(dataset: DatasetId, remote: Location) -> str:
-    """Return the owner for which a token is sealed, so that it can be unsealed for this dataset and
-    this remote only."""
-    return f"mirror:{dataset}:{remote}"
+        sealed = mirrors.keys.kept(mirror.token_owner, MIRROR_TOKEN, token)
+        mirror = replace(mirror, sealed_token=sealed)
+    mirrors.stores.mirrors.put(mirror)

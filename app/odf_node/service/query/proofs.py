@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,13 +31,13 @@ from odf_protocol.multihash import MalformedMultibase, Multihash
 from odf_protocol.trust.attestations import fingerprint, pem
 from odf_protocol.trust.notes import NoteKey
 from odf_storage.stores.registers.accounts import AccountStore
-from odf_storage.stores.registers.sealing import SecretKeys, secret_unreadable
+from odf_storage.stores.registers.sealing import SecretKeys
 
 ACTIVE, RETIRED = "active", "retired"
 NODE_KEY = "node-key"
-"""Name of the secret of which the seed of the node's own key is made."""
-OPEN = "open"
-"""Before a seed that takes no key, in place of the id of one."""
+"""Name of the secret that is the seed of the node's own key."""
+OPEN = b"open:"
+"""Before a seed that is not sealed."""
 
 
 @dataclass(frozen=True)
@@ -92,22 +90,18 @@ def output_hash(data: bytes, facts: dict[str, Any], form: TextForm = TextForm.ES
 def node_seed(accounts: AccountStore, keys: SecretKeys, *, lies_open: bool) -> bytes:
     """Return the seed of the node's own key, which the first start makes.
 
-    The database keeps it, so that all services on it sign by one key. As with secrets of sessions,
-    it takes the newest of the keys of secrets besides to know it, or none where services have no
-    common one (`lies_open`).
+    The database keeps it, so that all services on it sign by one key; sealed, but where services
+    have no common key of secrets (`lies_open`).
 
     Raises:
-        SecretUnreadable: it takes a key that the node no longer has.
+        SecretUnreadable: it was sealed with a key that the node no longer has.
     """
-    key_id = OPEN if lies_open else keys.newest
-    stored = accounts.secret(NODE_KEY, f"{key_id}:".encode() + os.urandom(SEED_BYTES))
-    used, _, value = stored.partition(b":")
-    if used.decode() == OPEN:
-        return value
-    key = keys.keys.get(used.decode())
-    if key is None:
-        raise secret_unreadable(NODE_KEY, used.decode())
-    return hmac.digest(key, NODE_KEY.encode() + value, hashlib.sha256)
+    fresh = os.urandom(SEED_BYTES)
+    made = OPEN + fresh if lies_open else keys.kept(NODE_KEY, NODE_KEY, fresh.hex())
+    stored = accounts.secret(NODE_KEY, made)
+    if stored.startswith(OPEN):
+        return stored.removeprefix(OPEN)
+    return bytes.fromhex(keys.text_of(NODE_KEY, NODE_KEY, stored))
 
 
 def open_signing_keys(

@@ -26,15 +26,19 @@ import msgspec
 from msgspec import Struct
 
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
-from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.reader import Reading
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.networks import reachable
-from odf_storage.stores.ports.values import Account, DatasetEntry, Scope, Variable
-from odf_storage.stores.ports.webhooks import DeliveryAttempt, Webhook
+from odf_storage.stores.ports.values import Account, DatasetEntry, Scope
+from odf_storage.stores.ports.webhooks import (
+    WEBHOOK_SECRET,
+    DeliveryAttempt,
+    Webhook,
+    secret_owner,
+)
 from odf_storage.stores.registers.sealing import SecretKeys
 from odf_storage.stores.registers.webhooks import WebhookStore
 
@@ -43,39 +47,17 @@ from ..auth.actors import Actor
 from ..news.feeds import ChainPosition
 from .sending import Sender, ping_of
 
-SECRET = "secret"  # noqa: S105 - the name of a secret, not one
-
-
-def sealed_secret(
-    keys: SecretKeys, webhook: str, dataset: DatasetId, text: str, at: Instant
-) -> bytes:
-    """Return the secret sealed for storage."""
-    made = keys.sealed(_owner(webhook, dataset), SECRET, text, at=at)
-    return f"{made.key_id}:".encode() + made.value
-
 
 def opened(keys: SecretKeys, webhook: Webhook, now: Instant) -> list[str]:
     """Return the secrets that sign now, the newest first. Raises `SecretUnreadable`."""
-    key_id, _, value = webhook.sealed_secret.partition(b":")
-    found = Variable(
-        name=SECRET,
-        is_secret=True,
-        value=value,
-        updated_at=webhook.created_at,
-        key_id=key_id.decode(),
-    )
-    newest, *before = keys.opened(_owner(webhook.id, webhook.dataset), found).split(" ")
+    text = keys.text_of(webhook.secret_owner, WEBHOOK_SECRET, webhook.sealed_secret)
+    newest, *before = text.split(" ")
     return [newest, before[0]] if before and now < Instant.parse(before[1]) else [newest]
 
 
 def changed(old: str, new: str, until: Instant) -> str:
     """Return the text to seal when `new` signs, and `old` also signs until `until`."""
     return f"{new} {old} {until}"
-
-
-def _owner(webhook: str, dataset: DatasetId) -> str:
-    """Return the owner for which a secret is sealed."""
-    return f"webhook:{dataset}:{webhook}"
 
 
 PREFIX = "whsec_"
@@ -185,7 +167,7 @@ def add_webhook(
         dataset=entry.id,
         account=account.id,
         url=body.url,
-        sealed_secret=sealed_secret(hooks.keys, id_, entry.id, secret, now),
+        sealed_secret=hooks.keys.kept(secret_owner(id_, entry.id), WEBHOOK_SECRET, secret),
         created_at=now,
         position=position,
     )
@@ -250,7 +232,7 @@ def change_secret(hooks: Webhooks, webhook: Webhook) -> str:
     now, new = hooks.clock(), new_secret(hooks.random)
     until = Instant(now.ns + hooks.old_secret_s * NANOS)
     text = changed(opened(hooks.keys, webhook, now)[0], new, until)
-    sealed = sealed_secret(hooks.keys, webhook.id, webhook.dataset, text, now)
+    sealed = hooks.keys.kept(webhook.secret_owner, WEBHOOK_SECRET, text)
     hooks.store.reseal(webhook.id, sealed)
     return new
 

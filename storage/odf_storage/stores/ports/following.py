@@ -21,6 +21,8 @@ from odf_protocol.multihash import Multihash
 
 from .values import AccountId, JobId, Reach
 
+MIRROR_TOKEN = "token"  # noqa: S105 - the name of a secret, not one
+
 
 class MirrorState(StrEnum):
     """Result of the last attempt to pull."""
@@ -55,6 +57,11 @@ class Mirror:
     sealed_token: bytes | None = field(default=None, repr=False)
     """Token for the remote, encrypted by the node."""
     status: MirrorStatus = MirrorStatus()
+
+    @property
+    def token_owner(self) -> str:
+        """Return for whom the token is sealed: this dataset and this remote only."""
+        return f"mirror:{self.dataset}:{self.remote}"
 
 
 @dataclass(frozen=True, slots=True)

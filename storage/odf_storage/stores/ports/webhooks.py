@@ -23,6 +23,14 @@ class WebhookState(StrEnum):
     """The receiver unsubscribed, or the account may no longer read the dataset."""
 
 
+WEBHOOK_SECRET = "secret"  # noqa: S105 - the name of a secret, not one
+
+
+def secret_owner(webhook: str, dataset: DatasetId) -> str:
+    """Return the owner for which secrets of a webhook are sealed."""
+    return f"webhook:{dataset}:{webhook}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
     """An address that is notified about one dataset on behalf of one account."""
@@ -48,6 +56,11 @@ class Webhook:
     """Why the last attempt failed; None after a success."""
     failing_told: JobId | None = None
     """The first of the failed polls of which the receiver was told last."""
+
+    @property
+    def secret_owner(self) -> str:
+        """Return for whom the secrets are sealed."""
+        return secret_owner(self.id, self.dataset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,6 +148,12 @@ class AccountStore(Identities):
             db.execute(insert.on_conflict_do_nothing())
             return bytes(db.execute(query).scalar_one())
 
+    def replace_secret(self, name: str, old: bytes, new: bytes) -> bool:
+        """Replace a secret that is still the old one. Return whether it was."""
+        change = sa.update(secrets).where(secrets.c.name == name, secrets.c.value == old)
+        with writing(self._engine) as db:
+            return bool(db.execute(change.values(value=new)).rowcount)
+
     def has_secret(self, name: str) -> bool:
         with reading(self._engine) as db:
             found = db.execute(sa.select(secrets.c.name).where(secrets.c.name == name))

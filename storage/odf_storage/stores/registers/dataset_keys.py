@@ -13,30 +13,22 @@ import sqlalchemy as sa
 
 from odf_protocol.commitments import KeyPair, key_pair
 from odf_protocol.identity import DatasetId
-from odf_protocol.instant import Instant
 
-from ..ports.values import Variable
 from ..sql.engine import insert_new, reading, writing
 from ..sql.tables import dataset_keys
 from .sealing import SecretKeys
 
 NAME = "dataset-key"
-_EPOCH = Instant(0)
 
 
 def sealed_key(keys: SecretKeys, key: KeyPair) -> bytes:
     """Return the secret half of a dataset's key, sealed for it."""
-    secret = keys.sealed(str(key.dataset_id), NAME, key.seed.hex(), at=_EPOCH)
-    return f"{secret.key_id}:".encode() + secret.value
+    return keys.kept(str(key.dataset_id), NAME, key.seed.hex())
 
 
 def opened_key(keys: SecretKeys, dataset: DatasetId, sealed: bytes) -> KeyPair:
     """Return the key. Raises `SecretUnreadable`."""
-    key_id, _, value = sealed.partition(b":")
-    secret = Variable(
-        name=NAME, is_secret=True, value=value, updated_at=_EPOCH, key_id=key_id.decode()
-    )
-    return key_pair(bytes.fromhex(keys.opened(str(dataset), secret)))
+    return key_pair(bytes.fromhex(keys.text_of(str(dataset), NAME, sealed)))
 
 
 class DatasetKeys:

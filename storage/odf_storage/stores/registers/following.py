@@ -326,6 +326,20 @@ class MirrorStore(MirrorReads):
             insert = insert_new(db, mirrors).values(dataset=mirror.dataset, **row)
             db.execute(insert.on_conflict_do_update(index_elements=["dataset"], set_=row))
 
+    def sealed(self) -> Sequence[Mirror]:
+        """Return the mirrors whose remote takes a token."""
+        query = sa.select(mirrors).where(mirrors.c.sealed_token.is_not(None))
+        with reading(self._engine) as db:
+            return [_mirror(row) for row in db.execute(query).mappings()]
+
+    def reseal(self, mirror: Mirror, token: bytes) -> bool:
+        """Replace the token of a mirror that still has this one. Return whether it has."""
+        change = sa.update(mirrors).where(
+            mirrors.c.dataset == mirror.dataset, mirrors.c.sealed_token == mirror.sealed_token
+        )
+        with writing(self._engine) as db:
+            return bool(db.execute(change.values(sealed_token=token)).rowcount)
+
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None:
         change = sa.update(mirrors).where(mirrors.c.dataset == dataset)
         with writing(self._engine) as db:

@@ -25,6 +25,7 @@ from ..ports.values import Variable
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 KEY_FILE = "secret.key"
+_EPOCH = Instant(0)
 
 
 def secret_unreadable(name: str, key_id: str | None) -> Damaged:
@@ -73,6 +74,27 @@ class SecretKeys:
             return bytes(cipher.decrypt_and_verify(rest[TAG_BYTES:], rest[:TAG_BYTES])).decode()
         except ValueError:
             raise secret_unreadable(variable.name, variable.key_id) from None
+
+    def kept(self, owner: str, name: str, text: str) -> bytes:
+        """Return a secret sealed as columns of other tables keep it: the id of the key, a colon,
+        and the sealed bytes."""
+        secret = self.sealed(owner, name, text, at=_EPOCH)
+        return f"{secret.key_id}:".encode() + secret.value
+
+    def text_of(self, owner: str, name: str, kept: bytes) -> str:
+        """Return the text of a secret that `kept` made. Raises `SecretUnreadable`."""
+        key_id, _, value = kept.partition(b":")
+        secret = Variable(
+            name=name, is_secret=True, value=value, updated_at=_EPOCH, key_id=key_id.decode()
+        )
+        return self.opened(owner, secret)
+
+    def renewed(self, owner: str, name: str, kept: bytes) -> bytes | None:
+        """Return the secret sealed with the newest key; None if it is. Raises
+        `SecretUnreadable`."""
+        if kept.startswith(f"{self.newest}:".encode()):
+            return None
+        return self.kept(owner, name, self.text_of(owner, name, kept))
 
 
 def open_keys(text: str | None, data: Path) -> SecretKeys:

@@ -110,6 +110,9 @@ class WebhookStore:
         """Return the account's webhooks for the dataset, oldest first."""
         return self._all(_C.dataset == dataset, _C.account == account)
 
+    def all(self) -> Sequence[Webhook]:
+        return self._all()
+
     def attempts(self, webhook: str, *, limit: int) -> Sequence[DeliveryAttempt]:
         """Return attempts, newest first."""
         newest = sa.select(webhook_attempts).where(_A.webhook == webhook)
