@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from odf_node.client.attestations import FILE
 from odf_node.client.node_api import NodeApi
 from odf_node.client.notices import Notice
 from odf_node.client.remotes import Location
+from odf_node.service.query.proofs import SigningKeys
 from odf_node.service.trust.attestations import JOBS_AT_ONCE, Attesting
 from odf_protocol.commitments import KeyPair, did_key, key_pair
 from odf_protocol.errors import NotFound
@@ -41,6 +43,8 @@ from odf_storage.stores.ports.values import (
 from odf_storage.stores.registers.attestations import KeptAttestation
 
 FRIEND = key_pair(b"\x05" * 32)
+NEWER = key_pair(b"\x0c" * 32)
+"""The key that the friend took in place of the first one."""
 AT = Instant.parse("2026-01-01T00:00:00Z")
 
 
@@ -364,6 +368,9 @@ def test_page_and_list_say_how_many_others_replayed_and_count_each_once(service,
             for key, time in ((maker, 0), (FRIEND, 0), (FRIEND, 1))
             for block in chain.blocks[-2:]
         ]
+        newer = {"retired": [did_key(FRIEND.public), "no key"]}  # the friend's key has changed
+        block = chain.blocks[-1].raw
+        again.append(Attestation.sign(NEWER, Claim.REPLAY, chain.id, block, AT, newer))
         lines = b"\n".join(each.envelope for each in again)
         client.post("/foo/attestations", content=lines).raise_for_status()
         service.extend(chain, 1)
@@ -490,6 +497,13 @@ def test_a_worker_makes_executions_again_and_the_node_signs_it(service, tmp_path
     assert (good.exit_code, "2 good, 0 not" in good.output) == (0, True)
     shown = json.loads(run("attestations", "list", where, "--json", *token).output)
     assert shown["replayedBy"] == [], "the node that computed it is no other one"
+    changed = SigningKeys(b"\x0e" * 32, (did_key(service.node.signing_keys.active.public),))
+    by_newer = replace(attesting(service), keys=changed)
+    entry = stores.registry.get(DatasetRef.parse("kamu/tens"))
+    job = stores.jobs.page(kinds=("verify",), limit=1, newest_first=True)[0]
+    by_newer.replayed(entry, job)
+    shown = json.loads(run("attestations", "list", where, "--json", *token).output)
+    assert shown["replayedBy"] == [], "nor is it one when its key has changed"
 
 
 def test_a_job_ends_and_leaves_its_note_in_one_transaction(service, chain):

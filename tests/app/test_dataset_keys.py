@@ -15,7 +15,7 @@ from tests.app.test_attestations import attested, attesting
 
 from odf_node.cli.main import main
 from odf_node.service.definitions.variables import reseal
-from odf_node.service.query.proofs import SigningKeys, node_seed
+from odf_node.service.query.proofs import SigningKeys
 from odf_node.service.webhooks.webhooks import opened
 from odf_protocol.commitments import did_key, key_pair, private_pem, signing_key
 from odf_protocol.identity import DatasetId, DatasetRef
@@ -23,6 +23,7 @@ from odf_protocol.trust.attestations import Attestation, Claim
 from odf_storage.stores.ports.following import MIRROR_TOKEN, Mirror
 from odf_storage.stores.ports.webhooks import WEBHOOK_SECRET, Webhook, secret_owner
 from odf_storage.stores.registers.dataset_keys import opened_key, sealed_key
+from odf_storage.stores.registers.node_key import NODE_KEY, node_seed
 from odf_storage.stores.registers.sealing import SecretKeys
 
 OTHER = key_pair(b"\x07" * 32)
@@ -164,9 +165,9 @@ def test_what_changed_while_secrets_are_sealed_again_is_left_as_it_is_now(servic
     stores.mirrors.put(replace(mirror, sealed_token=b"a:new"))
     assert not stores.mirrors.reseal(mirror, b"b:old")
     assert stores.mirrors.find(dataset).sealed_token == b"a:new"
-    own = stores.accounts.secret("node-key", b"")
-    assert not stores.accounts.replace_secret("node-key", b"another", b"new")
-    assert stores.accounts.secret("node-key", b"") == own
+    own = stores.accounts.secret(NODE_KEY, b"")
+    assert not stores.accounts.replace_secret(NODE_KEY, b"another", b"new")
+    assert stores.accounts.secret(NODE_KEY, b"") == own
 
 
 def test_a_key_that_cannot_be_opened_holds_no_other_up(service, dataset):

@@ -16,11 +16,14 @@ from odf_protocol.commitments import did_key, key_pair, signed_by
 from odf_protocol.instant import Instant
 from odf_protocol.trust.attestations import (
     MAX_ENVELOPE_BYTES,
+    MOST_RETIRED,
     PAYLOAD_TYPE,
     Attestation,
     Claim,
     fingerprint,
     pem,
+    replayers,
+    retired_of,
     signed_text,
 )
 
@@ -229,3 +232,24 @@ def test_cosign_verifies_it_for_the_file_of_the_block(tmp_path: Path):
     assert verified() == 0
     files["block"].write_bytes(BLOCK + b".")
     assert verified() != 0
+
+
+def test_a_key_whose_earlier_key_replayed_or_made_blocks_is_counted_no_second_time():
+    one, two, three, maker, newer = (bytes([n]) * 32 for n in range(1, 6))
+    said = [
+        (Claim.REPLAY, one, ()),
+        (Claim.REPLAY, two, (one,)),
+        (Claim.REPLAY, three, ()),
+        (Claim.EXECUTION, maker, ()),
+        (Claim.REPLAY, newer, (maker,)),
+    ]
+    assert replayers(said) == {one, three}
+    # Who names keys of others as his own takes nobody out of the count but himself.
+    assert replayers([*said, (Claim.REPLAY, b"\x09" * 32, (one, three))]) == {one, three}
+
+
+def test_only_keys_are_taken_for_retired_ones_and_not_without_end():
+    assert retired_of({"retired": [did_key(KEY.public), "no key", 1, None]}) == {KEY.public}
+    assert retired_of({"retired": did_key(KEY.public)}) == retired_of({}) == frozenset()
+    many = [did_key(key_pair(bytes([n]) * 32).public) for n in range(MOST_RETIRED + 1)]
+    assert len(retired_of({"retired": many})) == MOST_RETIRED

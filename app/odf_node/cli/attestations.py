@@ -57,11 +57,12 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 def list_(where: str, token: str | None, as_json: bool, **wanted: str | None) -> None:
     """List the attestations of DATASET: kind, block, key, time, node."""
     token = token_at(where, token)
-    from odf_protocol.trust.attestations import replayers
+    from odf_protocol.trust.attestations import replayers, retired_of
 
     dataset = _chain(where, token).dataset
     found = list(_found(where, token, dataset))
-    replayed = sorted(map(did_key, replayers((each.claim, each.signer) for each in found)))
+    said = ((each.claim, each.signer, retired_of(each.said)) for each in found)
+    replayed = sorted(map(did_key, replayers(said)))
     shown = [_data(each) for each in found if _is_wanted(each, **wanted)]
     if as_json:
         print_json({"attestations": shown, "replayedBy": replayed})

@@ -13,7 +13,8 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -76,6 +77,11 @@ class _Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     subject: list[_Subject]
     predicate_type: Claim
     predicate: dict[str, Any]
+
+
+RETIRED = "retired"
+"""Member of the predicate of a replay: the keys, as `did:key`, of whose place the signer took."""
+MOST_RETIRED = 100
 
 
 def malformed_attestation(why: str) -> BadInput:
@@ -205,11 +211,34 @@ class Attestation:
             )
 
 
-def replayers(said: Iterable[tuple[Claim, bytes]]) -> set[bytes]:
-    """Return the keys that replayed a dataset, each once, without those that made its blocks."""
-    kinds = set(said)
-    made = {key for claim, key in kinds if claim in (Claim.INGESTION, Claim.EXECUTION)}
-    return {key for claim, key in kinds if claim is Claim.REPLAY} - made
+def replayers(said: Iterable[tuple[Claim, bytes, Collection[bytes]]]) -> set[bytes]:
+    """Return the keys that replayed a dataset, each once, without those that made its blocks. What
+    is said has the keys of whose place the signer took.
+
+    A key whose earlier keys replayed or made blocks is not another one. It says so itself, so
+    whoever lies takes only himself out of the count.
+    """
+    every = list(said)
+    made = {key for claim, key, _ in every if claim in (Claim.INGESTION, Claim.EXECUTION)}
+    replayed = {key for claim, key, _ in every if claim is Claim.REPLAY}
+    again = {key for _, key, earlier in every if not (made | replayed - {key}).isdisjoint(earlier)}
+    return replayed - made - again
+
+
+def retired_of(said: Mapping[str, Any]) -> frozenset[bytes]:
+    """Return the keys of whose place the signer of a replay took, as its predicate names them;
+    those that are none are left out."""
+    named = said.get(RETIRED)
+    found = set()
+    for each in named[:MOST_RETIRED] if isinstance(named, list) else ():
+        with suppress(NodeError):
+            found.add(DatasetId.parse_did_key(str(each)).key)
+    return frozenset(found)
+
+
+def predicate_of(envelope: bytes) -> dict[str, Any]:
+    """Return the predicate of an envelope that was checked when it arrived."""
+    return _decoded(_bytes_of(_decoded(envelope, _Envelope).payload), _Statement).predicate
 
 
 def signed_text(payload: bytes) -> bytes:

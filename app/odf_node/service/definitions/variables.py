@@ -27,6 +27,7 @@ from odf_storage.stores.ports.following import MIRROR_TOKEN
 from odf_storage.stores.ports.values import Scope, Variable
 from odf_storage.stores.ports.webhooks import WEBHOOK_SECRET
 from odf_storage.stores.registers.dataset_keys import NAME as DATASET_KEY
+from odf_storage.stores.registers.node_key import reseal_node_seed
 from odf_storage.stores.registers.schedules import Variables
 from odf_storage.stores.registers.sealing import SecretKeys
 
@@ -35,7 +36,6 @@ from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import ActorDep, MaintainedDep, StoresDep, wired
-from ..query.proofs import NODE_KEY, OPEN
 
 MAX_VARIABLES = 200
 MAX_VALUE_CHARS = 32 * 1024
@@ -115,11 +115,7 @@ def reseal(stores: Stores, keys: SecretKeys) -> int:
 
     Raises `SecretUnreadable`.
     """
-    changed, store, accounts = 0, stores.variables, stores.accounts
-    if accounts.has_secret(NODE_KEY):
-        own = accounts.secret(NODE_KEY, b"")
-        if not own.startswith(OPEN) and (new := keys.renewed(NODE_KEY, NODE_KEY, own)):
-            changed += accounts.replace_secret(NODE_KEY, own, new)
+    changed, store = reseal_node_seed(stores.accounts, keys), stores.variables
     for dataset in stores.dataset_keys.all():
         sealed = stores.dataset_keys.find(dataset)
         if sealed and (new := keys.renewed(str(dataset), DATASET_KEY, sealed)):

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from odf_storage.datasets.query.tables import QueryResults
+from odf_storage.stores.registers.node_key import node_seed
 
 from ..datasets.datasets import Authoring
 from ..datasets.listing import DatasetRoles
@@ -37,7 +38,7 @@ from ..processes.supervisor import WorkerHealth
 from ..query.background import BackgroundQueries
 from ..query.folders import SliceFiles
 from ..query.inputs import QUERY_MAX_DATASETS, QueryInputs
-from ..query.proofs import SigningKeys, node_seed, open_signing_keys
+from ..query.proofs import SigningKeys, open_signing_keys
 from ..query.query import Queries
 from ..query.verify import Verification
 from ..schedules.routes import Pruning

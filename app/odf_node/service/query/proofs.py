@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,14 +29,8 @@ from odf_protocol.identity import DatasetId, MalformedDid
 from odf_protocol.multihash import MalformedMultibase, Multihash
 from odf_protocol.trust.attestations import fingerprint, pem
 from odf_protocol.trust.notes import NoteKey
-from odf_storage.stores.registers.accounts import AccountStore
-from odf_storage.stores.registers.sealing import SecretKeys
 
 ACTIVE, RETIRED = "active", "retired"
-NODE_KEY = "node-key"
-"""Name of the secret that is the seed of the node's own key."""
-OPEN = b"open:"
-"""Before a seed that is not sealed."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +78,6 @@ def output_hash(data: bytes, facts: dict[str, Any], form: TextForm = TextForm.ES
     """Return the hash of an output. `data` is canonical JSON in UTF-8, and its key sorts first."""
     plain = b'{"data":' + data + b"," + canonical(facts, TextForm.PLAIN)[1:]
     return Multihash.of(in_form(plain, form))
-
-
-def node_seed(accounts: AccountStore, keys: SecretKeys, *, lies_open: bool) -> bytes:
-    """Return the seed of the node's own key, which the first start makes.
-
-    The database keeps it, so that all services on it sign by one key; sealed, but where services
-    have no common key of secrets (`lies_open`).
-
-    Raises:
-        SecretUnreadable: it was sealed with a key that the node no longer has.
-    """
-    fresh = os.urandom(SEED_BYTES)
-    made = OPEN + fresh if lies_open else keys.kept(NODE_KEY, NODE_KEY, fresh.hex())
-    stored = accounts.secret(NODE_KEY, made)
-    if stored.startswith(OPEN):
-        return stored.removeprefix(OPEN)
-    return bytes.fromhex(keys.text_of(NODE_KEY, NODE_KEY, stored))
 
 
 def open_signing_keys(

@@ -26,6 +26,7 @@ from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_protocol.trust.attestations import (
+    RETIRED,
     Attestation,
     Claim,
     malformed_attestation,
@@ -188,6 +189,8 @@ class Attesting:
         outcome = job.outcome
         found = _found(entry, outcome.result) if isinstance(outcome, Succeeded) else {}
         said = {"executions": str(found["replayed"]), "engines": list(found["engines"])}
+        if self.keys.retired:
+            said[RETIRED] = list(self.keys.retired)
         made = self._signed(job, Claim.REPLAY, block, said)
         self.stores.attestations.add([made], most=self.most_a_block)
         return made
@@ -282,7 +285,7 @@ def page_part(visit: Visit) -> PagePart | None:
     said = stores.attestations.signers(visit.entry.id)
     if not said:
         return None
-    others = replayers((each.claim, each.signer) for each in said)
+    others = replayers((each.claim, each.signer, each.retired) for each in said)
     replays = [each for each in said if each.claim is Claim.REPLAY and each.signer in others]
     content = {
         "said": [(each, did_key(each.signer)) for each in said],

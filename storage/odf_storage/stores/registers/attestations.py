@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
-from odf_protocol.trust.attestations import Attestation, Claim
+from odf_protocol.trust.attestations import Attestation, Claim, predicate_of, retired_of
 
 from ..jobs.sql_rows import job_id
 from ..ports.values import JobId
@@ -74,6 +74,8 @@ class Said:
     blocks: int
     last: int
     """Sequence number of a block."""
+    retired: frozenset[bytes] = frozenset()
+    """The keys of whose place the signer of a replay took, as its newest one says."""
 
 
 class AttestationStore:
@@ -126,6 +128,7 @@ class AttestationStore:
                 attestations.c.signer,
                 sa.func.count(attestations.c.block.distinct()),
                 sa.func.max(blocks.c.sequence_number),
+                sa.func.max(attestations.c.number),
             )
             .join(blocks, _ITS_BLOCK)
             .where(attestations.c.dataset == dataset)
@@ -134,7 +137,16 @@ class AttestationStore:
         )
         with reading(self._engine) as db:
             rows = db.execute(query).all()
-        return [Said(Claim(claim), bytes(key), count, last) for claim, key, count, last in rows]
+            newest = [number for claim, *_, number in rows if claim == Claim.REPLAY]
+            told = sa.select(attestations.c.number, attestations.c.envelope).where(
+                attestations.c.number.in_(newest)
+            )
+            envelopes = {row.number: bytes(row.envelope) for row in db.execute(told)}
+        retired = {at: retired_of(predicate_of(each)) for at, each in envelopes.items()}
+        return [
+            Said(Claim(claim), bytes(key), count, last, retired.get(number, frozenset()))
+            for claim, key, count, last, number in rows
+        ]
 
     def taken(self, dataset: DatasetId, source: str) -> int:
         """Return the number at the source after which attestations were not taken over yet."""
