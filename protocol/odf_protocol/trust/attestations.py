@@ -238,7 +238,8 @@ def retired_of(said: Mapping[str, Any]) -> frozenset[bytes]:
 
 def predicate_of(envelope: bytes) -> dict[str, Any]:
     """Return the predicate of an envelope that was checked when it arrived."""
-    return _decoded(_bytes_of(_decoded(envelope, _Envelope).payload), _Statement).predicate
+    payload = _bytes_of(_decoded(envelope, _Envelope).payload)
+    return dict(_decoded(payload, _Statement).predicate)
 
 
 def signed_text(payload: bytes) -> bytes:
