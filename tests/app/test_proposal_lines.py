@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from refusals import refusing
 
 from odf_node.proposal.headers import NoRecords
 from odf_node.proposal.options import chosen
@@ -113,3 +114,67 @@ def test_a_packed_file_of_several_parts_is_looked_at_whole(
 def test_lines_of_json_that_are_called_a_document_are_told_what_they_are() -> None:
     with pytest.raises(NoRecords, match="--format ndjson"):
         proposed('{"a":1}\n{"a":2}\n', "f.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "skip"),
+    [
+        ("Title,\nday,v\n2025-01-01,1.5\n2025-01-02,2\n", 1),
+        ("Title,\n,\nday,v\n2025-01-01,1.5\n2025-01-02,2\n", 2),
+        ("Report,,2025,\nday,a,b,c\n2025-01-01,1,2,3\n2025-01-02,1,2,4\n", 1),
+        ("# of the office, 2025\nday,v\n2025-01-01,1\n2025-01-02,2\n", 1),
+        ("List,\nname,city\nAnna,Bern\nEva,Rome\n", 1),
+    ],
+)
+def test_a_title_that_has_a_field_for_each_column_is_asked_about(text: str, skip: int) -> None:
+    (asked,) = proposed(text).questions
+    assert f"--skip {skip} takes them from there, --skip 0 from line 1" in asked
+    header = text.splitlines()[skip]
+    named = proposed(text, skip=skip)
+    assert not named.questions
+    assert ",".join(kinds(named)) == header
+
+
+@pytest.mark.parametrize("header", [",id,name", "#id,name,x", "id,name,"])
+def test_a_header_without_some_names_above_values_is_a_header(header: str) -> None:
+    assert not proposed(f"{header}\n0,1,x\n1,2,y\n2,3,z\n").questions
+
+
+@pytest.mark.parametrize(
+    ("text", "footer"),
+    [
+        ("a,b\nx,2\ny,4\n,6\n", 1),
+        ("a,b\nx,2\ny,4\n\nSource: the office, 2024\n", 1),
+        ("a,b\n1,2\n3,4\n,\n,\n", 2),
+    ],
+)
+def test_a_last_row_apart_or_without_a_beginning_is_asked_about(text: str, footer: int) -> None:
+    (asked,) = proposed(text).questions
+    assert f"--footer {footer} leaves" in asked
+    assert proposed(text, footer=footer).looked_at == 2
+    assert not proposed(text.replace("\n", "\n\n"), footer=0).questions
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a b c\n1 2 3\n4 5 6\n", "3 fields between ' '"),
+        ("a   b\n1   2\n10  3\n", "2 fields of even width"),
+        ("a~b\n1~2\n", "2 fields between '~'"),
+        ("name\nAnna B\nEva\n", None),
+        ("at\n2025-01-01 10:00\n", None),
+    ],
+)
+def test_one_column_that_may_be_several_is_told(text: str, told: str | None) -> None:
+    notes = [note for note in proposed(text).notes if "--separator" in note]
+    assert [told in note for note in notes] == ([True] if told else [])
+
+
+def test_a_blank_before_quotes_is_told() -> None:
+    assert any("before quotes" in note for note in proposed('a,b\n1, "x"\n2, "y"\n').notes)
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"b":2}\n{"a":3,"b":4}\n', '[\n{"a":1,"b":2},\n{"a":3}]'])
+def test_json_that_is_called_csv_is_told_what_it_is(text: str) -> None:
+    with refusing("WebPage", match="JSON"):
+        proposed(text)

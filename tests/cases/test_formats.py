@@ -157,6 +157,20 @@ def test_case_16_a_web_page_is_no_data(
         polled(source, tmp_path, Answer(200, {"Content-Type": content_type}, body or page))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+        b"%PDF-1.7\n1,2\n",
+        b'{"error":"gone","status":404}\n',
+        b'[\n{"a":1,"b":2},\n{"a":3,"b":4}\n]\n',
+    ],
+)
+def test_case_16_what_is_no_csv_is_not_read_as_such(tmp_path: Path, body: bytes) -> None:
+    with refusing("WebPage", match="which the reader does not take for rows"):
+        polled(source_of(CASE_16, "feed.yaml"), tmp_path, Answer(200, {}, body))
+
+
 def test_case_16_data_that_a_server_calls_a_page_is_taken_if_the_source_says_so(
     tmp_path: Path,
 ) -> None:
@@ -260,6 +274,11 @@ def test_case_19_heights_of_shapes_are_kept(tmp_path: Path) -> None:
         ({"total_pages": 2}, "total_pages"),
         ({"total": {"value": 2, "relation": "eq"}}, "total.value"),
         ({"incomplete_results": True}, "incomplete_results"),
+        ({"__next": "http://x"}, "__next"),
+        ({"LastEvaluatedKey": {"id": 1}}, "LastEvaluatedKey"),
+        ({"offset": "itrQ/rec"}, "offset"),
+        ({"remark": "runtime error: Query timed out"}, "remark"),
+        ({"offset": "10", "remark": "good"}, None),
         ({"title": "next"}, None),
     ],
 )

@@ -149,12 +149,28 @@ def units_below(header: Row, rows: Sequence[Row]) -> bool:
     )
 
 
+def names_below(header: Row, rows: Sequence[Row]) -> bool:
+    """Whether the first of these rows with a text rather has the names: all its cells are words,
+    above other values or below few names, and the supposed header lacks names or is a comment."""
+    rows = rows[next((at for at, row in enumerate(rows) if any(map(str.strip, row))), 0) :]
+    if len(rows) < 3 or not header[0].strip():
+        return False
+    blank = [at for at, cell in enumerate(header) if not cell.strip()]
+    first, rest = [cell.strip() for cell in rows[0]], rows[1:]
+    if not (blank or header[0].lstrip().startswith("#")) or len(set(first)) < len(first):
+        return False
+    words = all(cell and guess("", [cell]).type == "String" for cell in first)
+    return words and (2 * len(blank) >= len(header) or differs_from(first, rest))
+
+
 def differs_from(row: Row, others: Sequence[Row]) -> bool:
     """Whether a row has text where these others have nothing but numbers, dates or times, or begins
-    with a word for a sum."""
+    with a word for a sum, or with nothing where all others have something."""
     if len(others) + 1 < FEWEST_ROWS:
         return False
     if row[0].strip().rstrip(":").casefold() in TOTALS:
+        return True
+    if not row[0].strip() and all(one[0].strip() for one in others):
         return True
     words = [at for at, cell in enumerate(row) if cell.strip() and not is_word_for_nothing(cell)]
     texts = [at for at in words if guess("", [row[at].strip()]).type == "String"]

@@ -9,7 +9,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from .headers import (
     Records,
     differs_from,
     header_of,
+    names_below,
     units_below,
 )
 from .options import Choices
@@ -42,6 +43,7 @@ _OPENING = re.compile(rb"(?:^|(?<=[,;\t|\n]))'")
 _SINGLE_QUOTED = re.compile(rb"(?:^|(?<=[,;\t|\n]))'(?:[^'\n]|'')*'(?=[,;\t|\r\n]|\Z)")
 """A field in single quotes, and the beginning of one."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_OTHER_SEPARATORS = re.compile(r"[ \x01\x1f]+|[:^~§!#/]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ class TextRecord:
 
     @property
     def is_title(self) -> bool:
-        """Whether a single one of several fields has a text."""
-        return len(self.fields) > 2 and sum(1 for cell in self.fields if cell.strip()) <= 1
+        """Whether a single one of several fields has a text, or none."""
+        filled = sum(1 for cell in self.fields if cell.strip())
+        return len(self.fields) > (2 if filled else 1) and filled <= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +91,12 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     """Return the columns of a CSV file as texts.
 
     Raises:
-        NoRecords, NotUtf8.
+        NoRecords, NotUtf8, WebPage.
     """
     if sample.is_workbook:
         data, warnings = _sheet(sample, choices)
     else:
-        data, warnings = sample.utf8(choices.encoding), ()
+        data, warnings = _text(sample, choices), ()
     told = _SEP_LINE.match(data) if choices.separator is None else None
     skip = choices.skip if choices.skip is not None else int(told is not None)
     form, notes = _form(sample, data, choices, told[1].decode() if told else None, skip)
@@ -107,8 +110,11 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
         )
     notes += ["the first line tells the separator, and is left out"] if told else []
     notes += [f"left out before the header: {_shown(body.titles)}"] if body.titles else []
-    if body.width == 1 and (blank := _blank_lines(data)):
-        notes.append(f"{blank} blank lines are no rows")
+    notes += _of_one_column(data, body) if body.width == 1 else []
+    if choices.quote is None and (blank := _blank_before_quotes(body, form)) is not None:
+        notes.append(
+            f"{blank}: a blank stands before quotes, so that both are kept as part of the text"
+        )
     head, footer = body.lines[0], choices.footer or 0
     if body.footers and not choices.sets_aside:
         footer = _full_lines(data, body.footers[0].number)
@@ -119,7 +125,10 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     questions += () if header.is_there else _narrow_header(body)
     first = [head.fields] if header.is_there else []
     rest = others if first else [line.fields for line in body.lines]
-    if choices.units is None and first and units_below(first[0], rest):
+    if choices.units is choices.skip is None and first and names_below(first[0], rest):
+        questions += _names_below(body)
+        choices = replace(choices, units=units)
+    elif choices.units is None and first and units_below(first[0], rest):
         units = 1
         notes.append(f"left out as a line of units: {_shown(body.lines[1:2])} (--units 0)")
     repeated = [line for line in body.lines[1:] if first and _bare(line) == names]
@@ -154,6 +163,16 @@ def _step(sample: Sample, form: TimeForm, choices: Choices, *, header: bool) -> 
         escape=form.escape or "",
         encoding=sample.declared(choices.encoding),
     )
+
+
+def _text(sample: Sample, choices: Choices) -> bytes:
+    """Return the sample in UTF-8. Raises `NotUtf8`, and `WebPage` for what is no CSV."""
+    from odf_workers.stages.preview import refuse_as_csv  # not in the service
+
+    data = sample.utf8(choices.encoding)
+    if choices.header is not False:
+        refuse_as_csv(data)
+    return data
 
 
 def _sheet(sample: Sample, choices: Choices) -> tuple[bytes, tuple[str, ...]]:
@@ -328,10 +347,34 @@ def _body(lines: Sequence[TextRecord], choices: Choices, *, is_whole: bool) -> _
     )
 
 
-def _blank_lines(data: bytes) -> int:
-    """Return the number of blank lines: in a file of one column they may stand for no value."""
-    lines = _LINE_END.split(data)
-    return sum(1 for line in lines[:-1] if not line.strip())
+def _of_one_column(data: bytes, body: _Body) -> list[str]:
+    """Return remarks about a file of one column: on blank lines, which may stand for no value, and
+    on a sign that may separate fields, since all lines have it equally often."""
+    blank = sum(1 for line in _LINE_END.split(data)[:-1] if not line.strip())
+    notes = [f"{blank} blank lines are no rows"] if blank else []
+    found = {tuple(_OTHER_SEPARATORS.findall(line.fields[0])) for line in body.lines}
+    count = {(len(signs), *{sign[0] for sign in signs}) for signs in found}
+    if len(body.lines) > 1 and len(count) == 1 and len(only := next(iter(count))) == 2:
+        told = "fields of even width" if len(found) > 1 else f"fields between {only[1]!r}"
+        notes.append(f"one column was found; all lines may have {only[0] + 1} {told} (--separator)")
+    return notes
+
+
+def _blank_before_quotes(body: _Body, form: TimeForm) -> str | None:
+    """Return the first line with a field in quotes behind a blank, if it is read as it stands."""
+    for line in body.lines:
+        for cell in line.fields:
+            text = cell.strip()
+            if cell[:1] == " " and len(text) > 1 and text[0] == text[-1] == form.quote:
+                return str(line)
+    return None
+
+
+def _names_below(body: _Body) -> tuple[str, ...]:
+    """Return the question whether the second line has the names, and the first is a title."""
+    first, second, *_ = [line for line in body.lines if any(map(str.strip, line.fields))]
+    asked = f"do the names of the columns stand on {second}? --skip {second.number - 1} takes them "
+    return (f"{asked}from there, --skip {first.number - 1} from {first}",)
 
 
 def _full_lines(data: bytes, start: int) -> int:
@@ -388,12 +431,21 @@ def _strange_rows(
             f"{line} has text where all other rows have numbers or dates: --units 1 leaves it out, "
             "--units 0 keeps it"
         )
-    if body.is_ended and choices.footer is None and differs_from(rest[-1], rest[:-1]):
+    strange = differs_from(rest[-1], rest[:-1]) or _is_apart(body.lines)
+    if body.is_ended and choices.footer is None and strange:
         found.append(
             f"the last row, {body.lines[-1]}, is not like the others: --footer 1 leaves it out, "
             "--footer 0 keeps it"
         )
     return tuple(found)
+
+
+def _is_apart(lines: Sequence[Line]) -> bool:
+    """Whether a blank line, the only one, stands before the last record, as before a source."""
+    gaps = [
+        after.number - one.number - len(one.raw.splitlines()) for one, after in pairwise(lines[1:])
+    ]
+    return len(gaps) > 1 and gaps[-1] > 0 and not any(gaps[:-1])
 
 
 def _narrow_header(body: _Body) -> tuple[str, ...]:

@@ -164,6 +164,25 @@ def test_whole_numbers_of_more_digits_than_a_workbook_keeps_are_told(tmp_path: P
     assert told.endswith(": A3, B3")
 
 
+@pytest.mark.parametrize(
+    ("form", "padded"),
+    [("00000", True), ('000" "00', True), ("00\\-000", True), ("0", False), ("0.00", False)],
+)
+def test_numbers_that_are_shown_with_leading_zeros_are_told(
+    tmp_path: Path, form: str, padded: bool
+) -> None:
+    made = openpyxl.Workbook()
+    sheet = made.active
+    assert sheet is not None
+    for row in (["code", "x"], [1067, 1], ["01067", 2], [99999, 3]):
+        sheet.append(row)
+    for place in ("A2", "A3", "A4"):
+        sheet[place].number_format = form
+    made.save(path := tmp_path / "book.xlsx")
+    told = [one for one in plain(path).warnings if "leading zeros" in one]
+    assert [one.endswith(": A2, A4") for one in told] == ([True] if padded else [])
+
+
 def test_durations_keep_their_milliseconds_and_no_noise(tmp_path: Path) -> None:
     made = openpyxl.Workbook()
     sheet = made.active

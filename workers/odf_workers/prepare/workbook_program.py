@@ -25,6 +25,14 @@ _SHEET = re.compile(rb"<(?:\w+:)?sheet\s([^>]*)>")
 _RELATION = re.compile(rb"<(?:\w+:)?Relationship\s([^>]*)>")
 _ATTRIBUTE = re.compile(rb'([\w:]+)\s*=\s*"([^"]*)"')
 _CELL = re.compile(rb"<(?:\w+:)?c\s([^>]*)>")
+_FORMATS = re.compile(rb"<(?:\w+:)?numFmt\s([^>]*)>")
+_STYLES = re.compile(rb"<(?:\w+:)?cellXfs[\s>].*?</(?:\w+:)?cellXfs>", re.DOTALL)
+_STYLE = re.compile(rb"<(?:\w+:)?xf\s([^>]*)>")
+_PADDED = re.compile(r"0[0 /-]*0")
+"""Formats of numbers that show leading zeros, such as those of postal codes."""
+_LITERAL = {ord(sign): None for sign in '"\\\\'}
+"""Signs in formats that make the next ones literal."""
+STYLE_BYTES = 16 << 20
 _FORMULA = re.compile(rb"<(?:\w+:)?f[\s>/]")
 
 
@@ -151,10 +159,9 @@ def _of_long_numbers(rows: list[list[Any]]) -> Iterator[str]:
         if isinstance(value, float) and abs(value) >= EXACT_WHOLE and value.is_integer()
     ]
     if found:
-        shown = ", ".join(found[:SHOWN]) + (", …" if found[SHOWN:] else "")
         yield (
             f"{len(found)} cells are whole numbers of more than 15 digits, of which programs of "
-            f"tables keep 15; ids are safe as text: {shown}"
+            f"tables keep 15; ids are safe as text: {_some(found)}"
         )
 
 
@@ -176,14 +183,14 @@ def _place(row: int, column: int) -> str:
 
 
 def _told(source: str, sheet: str) -> Iterator[str]:
-    """Yield what the library does not tell: cells with errors, and formulas."""
+    """Yield what the library does not tell: cells with errors, formulas, and leading zeros."""
     part = _part(source, sheet)
     if part is None:
         yield "cells with an error (#N/A) are read as no value"
         return
-    errors, formulas = [], 0
+    errors, padded, formulas = [], [], 0
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
-        rest = b""
+        rest, styles = b"", _padding(archive)
         while chunk := stream.read(CHUNK_BYTES):
             rest += chunk
             end = rest.rfind(b"<")  # a tag may go on with the next chunk
@@ -191,16 +198,52 @@ def _told(source: str, sheet: str) -> Iterator[str]:
             formulas += len(_FORMULA.findall(piece))
             for cell in _CELL.finditer(piece):
                 found = dict(_ATTRIBUTE.findall(cell[1]))
+                place = found.get(b"r", b"?").decode("ascii", "replace")
                 if found.get(b"t") == b"e":
-                    errors.append(found.get(b"r", b"?").decode("ascii", "replace"))
+                    errors.append(place)
+                elif found.get(b"t", b"n") == b"n" and found.get(b"s") in styles:
+                    padded.append(place)
     if errors:
-        shown = ", ".join(errors[:SHOWN]) + (", …" if errors[SHOWN:] else "")
-        yield f"{len(errors)} cells hold an error, like #N/A, and are read as no value: {shown}"
+        yield (
+            f"{len(errors)} cells hold an error, like #N/A, and are read as no value: "
+            f"{_some(errors)}"
+        )
+    if padded:
+        yield (
+            f"{len(padded)} cells are numbers that the workbook shows with leading zeros, which "
+            f"are no part of them; codes are safe as text: {_some(padded)}"
+        )
     if formulas:
         yield (
             f"{formulas} cells are formulas: read is the result that the file keeps, which "
             "programs that do not calculate store as 0 or leave out"
         )
+
+
+def _padding(archive: zipfile.ZipFile) -> set[bytes]:
+    """Return the styles of cells that show leading zeros, by their numbers in the sheet."""
+    try:
+        with archive.open("xl/styles.xml") as stream:
+            text = stream.read(STYLE_BYTES)
+    except (KeyError, zipfile.BadZipFile, NotImplementedError):
+        return set()
+    formats = [dict(_ATTRIBUTE.findall(one[1])) for one in _FORMATS.finditer(text)]
+    padding = {
+        one.get(b"numFmtId")
+        for one in formats
+        if _PADDED.fullmatch(_unescaped(one.get(b"formatCode", b"")).decode().translate(_LITERAL))
+    }
+    found = _STYLES.search(text)
+    styles = _STYLE.finditer(found[0]) if found else ()
+    return {
+        str(number).encode()
+        for number, style in enumerate(styles)
+        if dict(_ATTRIBUTE.findall(style[1])).get(b"numFmtId") in padding
+    }
+
+
+def _some(places: list[str]) -> str:
+    return ", ".join(places[:SHOWN]) + (", …" if places[SHOWN:] else "")
 
 
 def _part(source: str, sheet: str) -> str | None:

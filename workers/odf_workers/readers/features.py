@@ -48,7 +48,7 @@ _NEXT = frozenset(
         *("nextpagetoken", "next_page_token", "nextcursor", "next_cursor", "resumptiontoken"),
         *("nexttoken", "next_token", "nextrecordsurl", "next_href", "nexthref", "nextpagelink"),
         *("next_page_link", "nextpageuri", "@nextlink", "continuation", "continuationtoken"),
-        "continuation_token",
+        *("continuation_token", "__next", "lastevaluatedkey", "_scroll_id", "scroll_id"),
     }
 )
 """Keys, in lower case, whose value leads to more records; an empty one does not."""
@@ -81,7 +81,7 @@ _TOTALS = frozenset(
 _AROUND = frozenset(
     {
         *("links", "_links", "meta", "metadata", "paging", "pagination", "page", "page_info"),
-        *("pageinfo", "properties", "cursor", "cursors", "response", "info"),
+        *("pageinfo", "properties", "cursor", "cursors", "response", "info", "response_metadata"),
     }
 )
 """Keys of objects in which such hints are."""
@@ -103,6 +103,10 @@ class FeaturePages:
             self._tell(_said(f"`{name}` is {str(value).lower()}"))
         elif plain in _PAGES and type(value) is int and value > 1:
             self._tell(_said(f"`{name}` is {value}"))
+        elif plain == "offset" and isinstance(value, str) and not value.isdecimal() and value:
+            self._tell(_said(f"`{name}` leads to more records"))
+        elif plain == "remark" and isinstance(value, str) and "error" in value:
+            self._tell(_said(f"`{name}` says {value[:100]!r}"))
         elif plain in _TOTALS and isinstance(value, dict) and type(value.get("value")) is int:
             self._totals[f"{name}.value"] = value["value"]
         elif plain in _TOTALS and type(value) is int:
@@ -336,7 +340,14 @@ _PAGE = re.compile(
     rb"[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
-_XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s", re.IGNORECASE)
+_OTHERS = (
+    (re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s", re.IGNORECASE), "an XML document"),
+    (re.compile(rb"version https://git-lfs\.github\.com/"), "a pointer of Git LFS to a file"),
+    (re.compile(rb"%PDF-"), "a PDF document"),
+)
+"""Beginnings of other texts that no reader takes for rows."""
+_OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
+"""The beginning of records of JSON, or of an object around them."""
 _TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _NOT_TEXT = re.compile(
     rb"PK\x03\x04|\x1f\x8b|BZh[1-9]|\x28\xb5\x2f\xfd|PAR1|\xd0\xcf\x11\xe0|\xff\xff\xff\xff"
@@ -344,24 +355,36 @@ _NOT_TEXT = re.compile(
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 
 
-def refuse_page(begin: bytes) -> None:
-    """Raise `WebPage` if a file begins as a page, in UTF-8 or another encoding of Unicode."""
+def refuse_page(begin: bytes, step: ReadStep) -> None:
+    """Raise `WebPage` if a file of text begins as something else, in UTF-8 or another encoding of
+    Unicode: as a page, or as JSON where the header of a CSV file would be."""
     if (encoding := marked_encoding(begin)) is not None:
         begin = begin.decode(encoding, "ignore").encode()
     if _PAGE.match(begin):
         raise web_page(begin)
-    if _XML.match(begin):
-        shown = " ".join(begin[:80].decode("utf-8", "replace").split())[:60]
+    found = next((name for mark, name in _OTHERS if mark.match(begin)), None)
+    if found is None and isinstance(step, ReadStepCsv) and step.header and is_object(begin):
+        found = "JSON (formats json and ndjson)"
+    if found is not None:
         raise BadInput(
             "WebPage",
-            "the source answers with an XML document, such as a notice of an error, which no "
-            f"reader takes for rows; it begins with {shown!r}",
+            f"the source answers with {found}, which the reader does not take for rows; it begins "
+            f"with {_shown(begin)!r}",
         )
+
+
+def is_object(begin: bytes) -> bool:
+    """Whether a text begins as records of JSON, which a reader of CSV would take for names."""
+    return _OBJECT.match(begin) is not None
+
+
+def _shown(begin: bytes) -> str:
+    return " ".join(begin[:80].decode("utf-8", "replace").split())[:60]
 
 
 def web_page(begin: bytes) -> BadInput:
     """Return the error, which shows the beginning."""
-    shown = " ".join(begin[:80].decode("utf-8", "replace").split())[:60]
+    shown = _shown(begin)
     return BadInput(
         "WebPage",
         f"the source answers with a web page, not with data; it begins with {shown!r} (if it is "

@@ -124,7 +124,7 @@ def plain_file(content: Content, step: ReadStep, scratch: Path, limits: Limits) 
     ):
         return _of_sheet(content, step, scratch, limits)
     if isinstance(step, TEXTS):
-        refuse_page(begin)
+        refuse_page(begin, step)
     return plain_text(content, step, scratch / "plain-text", limits)
 
 

@@ -22,12 +22,13 @@ from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, DatasetKind, DatasetSnapshot, Seed
-from odf_protocol.metadata.sources import ReadStep
+from odf_protocol.metadata.sources import ReadStep, ReadStepCsv
 
 from ..partitions.port import Here
 from ..plan.ingest import IngestPlan, plan_source
 from ..prepare.workbook import Dialect, sheet_as_csv
 from ..readers.csv_records import CsvFormat, CsvRecord, CsvRecords
+from ..readers.features import BEGIN_BYTES, refuse_page
 from ..readers.json import records
 from ..readers.json_values import infer
 from ..readers.plain import plain_file
@@ -134,6 +135,11 @@ def sheet_csv(content: Path | bytes, sheet: str | None) -> tuple[bytes, tuple[st
 
 def _content(content: Path | bytes) -> Content:
     return Enclosed(content) if isinstance(content, bytes) else content
+
+
+def refuse_as_csv(begin: bytes) -> None:
+    """Raise `WebPage` if a text begins as something else than a header of CSV, such as JSON."""
+    refuse_page(begin[:BEGIN_BYTES], ReadStepCsv(header=True))
 
 
 def csv_records(
