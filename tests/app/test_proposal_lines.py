@@ -5,8 +5,11 @@ from __future__ import annotations
 import bz2
 import gzip
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from refusals import refusing
 
@@ -135,6 +138,14 @@ def test_a_title_that_has_a_field_for_each_column_is_asked_about(text: str, skip
     assert ",".join(kinds(named)) == header
 
 
+def test_a_name_above_decimal_commas_of_one_column_is_asked_about() -> None:
+    text = "price\n447418,78\n580448,18\n654867,8\n"
+    (asked,) = proposed(text).questions
+    assert "line 1, 'price' has 1 fields, and the rows have 2 (--separator)" in asked
+    assert kinds(proposed(text, separator=";")) == {"price": "Float64"}
+    assert len(kinds(proposed(text, skip=1))) == 2
+
+
 @pytest.mark.parametrize("header", [",id,name", "#id,name,x", "id,name,"])
 def test_a_header_without_some_names_above_values_is_a_header(header: str) -> None:
     assert not proposed(f"{header}\n0,1,x\n1,2,y\n2,3,z\n").questions
@@ -178,3 +189,19 @@ def test_a_blank_before_quotes_is_told() -> None:
 def test_json_that_is_called_csv_is_told_what_it_is(text: str) -> None:
     with refusing("WebPage", match="JSON"):
         proposed(text)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"skip": 2}, {"separator": ";"}, {"header": False}, {"sheet": "a"}, {"quote": "'"}],
+)
+def test_an_option_of_other_formats_is_refused_and_not_ignored(options: dict[str, Any]) -> None:
+    with refusing("UnusableOption", match=r"NdJson, but of Csv"):
+        proposed('{"a":1}\n', "f.ndjson", **options)
+    proposed('{"a":1}\n', "f.ndjson", null=["x"], time_zone="Europe/Berlin", key=[], merge="append")
+
+
+def test_a_zone_for_times_that_a_parquet_file_has_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": pa.array([0], pa.timestamp("ms"))}), file := tmp_path / "f.pq")
+    with refusing("UnusableOption", match="--time-zone decides nothing of a file of Parquet"):
+        proposed(file.read_bytes(), "f.parquet", time_zone="Europe/Berlin")

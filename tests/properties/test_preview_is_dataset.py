@@ -141,6 +141,8 @@ def silent(made: RandomFile, proposal: Proposal, rows: pa.Table) -> list[str]:
         given = {
             name: values for name, values in given.items() if any(v is not None for v in values)
         }
+    if len(given) != len(columns):
+        return [] if proposal.questions else ["another number of columns"]
     pairs = zip(proposal.columns, given.items(), strict=True)
     if columns.keys() == given.keys():
         pairs = ((columns[name], (name, values)) for name, values in given.items())

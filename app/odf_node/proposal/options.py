@@ -206,6 +206,19 @@ def chosen(given: Mapping[str, Any], *, name: str | None = None) -> Choices:
     return Choices(name=name, **found)
 
 
+def refuse_others(choices: Choices, form: SampleFormat) -> None:
+    """Raise `UnusableOption` for an option that files of this format do not have: what it decides
+    would be decided otherwise without a word."""
+    for option in OPTIONS:
+        if form not in option.formats and getattr(choices, option.name) not in (None, ()):
+            known = ", ".join(sorted(one.value for one in option.formats))
+            raise BadInput(
+                "UnusableOption",
+                f"{option.flag} decides nothing of a file of {form.value}, but of {known}",
+                option=option.name,
+            )
+
+
 def _text(option: Option, value: Any) -> str:
     if not isinstance(value, str):
         raise _unusable(option, "a text")

@@ -53,7 +53,7 @@ from .differences import (
 )
 from .documents import documents_of
 from .headers import NoRecords, Records
-from .options import MERGES, Choices
+from .options import MERGES, Choices, refuse_others
 from .sample import Sample, SampleFormat
 from .texts import texts_of
 
@@ -136,12 +136,13 @@ def propose(
     system's clock.
 
     Raises:
-        NoRecords, NotUtf8, UnknownColumn, UnusableChoice, MalformedName.
+        NoRecords, NotUtf8, UnknownColumn, UnusableChoice, UnusableOption, MalformedName.
         NodeError: a post of the file would be refused, for the same reason.
     """
     chosen, at = choices or Choices(), now or system_clock()
     name = chosen.name or _name(sample.name)
     DatasetAlias.parse(name)
+    refuse_others(chosen, sample.format)
     records = _RECORDS[sample.format](sample, chosen)
     draft = Proposal(
         name=name,

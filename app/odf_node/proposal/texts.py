@@ -450,10 +450,10 @@ def _is_apart(lines: Sequence[Line]) -> bool:
 
 def _narrow_header(body: _Body) -> tuple[str, ...]:
     """Return a question about a line before the first row that may be a header of other width."""
-    if not body.titles or body.titles[-1].is_title or len(body.titles[-1].fields) == 1:
+    if not body.titles or body.titles[-1].is_title:
         return ()
     line = body.titles[-1]
-    found = f"{line} has {len(line.fields)} fields, and the rows have {body.width}"
+    found = f"{line} has {len(line.fields)} fields, and the rows have {body.width} (--separator)"
     return (f"{found}: if it is no header, --skip {line.number} leaves it out",)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from bad_values import BAD_COLUMNS, DAYS, GOOD_ENDS, TEXTS, counts
 from msgspec.structs import replace
+from refusals import refusing
 from tests.workers.datasets import created, upload
 from tests.workers.derivatives import derivative, node_of, read
 from tests.workers.transform.test_transform_run import run
@@ -321,6 +323,15 @@ def test_cut_microseconds_are_said(stores: Stores, bench: Any) -> None:
         (pa.array([None, 1], pa.duration("s")), "BIGINT", "durations are stored as bare counts"),
         (pa.array([Decimal("12345678901234567.89")]), "DOUBLE", "numbers lose digits"),
         (pa.array([Decimal("1.10")]), "DOUBLE", None),
+        (pa.array([1.239]), "DECIMAL(5, 2)", "digits are rounded"),
+        (pa.array([1.1], pa.float32()), "DECIMAL(5, 2)", None),
+        (pa.array([0], pa.date32()), "BIGINT", "times are stored as bare counts"),
+        (pa.array([0], pa.timestamp("us")), "BIGINT", "times are stored as bare counts"),
+        (pa.array([20_089, 2025]), "DATE", "look like years or days of a spreadsheet"),
+        (pa.array([45_658], pa.int32()), "DATE", "look like years or days of a spreadsheet"),
+        (pa.array([20_089, -7000]), "DATE", None),
+        (pa.array([0, 1, None]), "BOOLEAN", None),
+        (pa.array([math.inf, math.nan, None]), "FLOAT", None),
     ],
 )
 def test_conversions_of_parquet_columns_to_another_meaning_are_said(
@@ -329,6 +340,32 @@ def test_conversions_of_parquet_columns_to_another_meaning_are_said(
     step = ReadStepParquet(ddl_schema=("id BIGINT", f"v {kind}"))
     found = warnings(stores, bench, parquet(values), step)
     assert [said in one for one in found] == [True] if said else found == []
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([1, 2]), "BOOLEAN"),
+        (pa.array([0.0, 0.5]), "BOOLEAN"),
+        (pa.array([1.5, 1e300]), "FLOAT"),
+        (pa.array([Decimal(1), Decimal(10) ** 50]), "FLOAT"),
+    ],
+)
+def test_numbers_of_parquet_columns_that_a_type_cannot_have_are_refused(
+    stores: Stores, bench: Any, values: pa.Array, kind: str
+) -> None:
+    step = ReadStepParquet(ddl_schema=("id BIGINT", f"v {kind}"))
+    with refusing("BadRow", match="row 2 is not a value of type"):
+        warnings(stores, bench, parquet(values), step)
+
+
+@pytest.mark.parametrize(("number", "said"), [(2025, True), (45_658, True), (20_089, False)])
+def test_numbers_of_json_that_are_no_days_are_said(
+    stores: Stores, bench: Any, number: int, said: bool
+) -> None:
+    step = ReadStepNdJson(ddl_schema=("id BIGINT", "v DATE"))
+    found = warnings(stores, bench, b'{"id":1,"v":%d}\n' % number, step)
+    assert ["look like years or days of a spreadsheet" in one for one in found] == [True] * said
 
 
 MICROS, TWO_DIGITS = "2025-01-01T00:00:00.123456Z", "DECIMAL(10, 2)"

@@ -25,7 +25,15 @@ from odf_protocol.source_options import JsonNumbers
 from .forms import PLAIN, Forms, of_epoch
 from .json_scan import NumberText, compact_json
 from .recast import Losses, may_lose
-from .text import cast_text, is_padded, likely_seconds, parse_float, parse_one
+from .text import (
+    NO_DAYS,
+    are_likely_days,
+    cast_text,
+    is_padded,
+    likely_seconds,
+    parse_float,
+    parse_one,
+)
 
 Convert = Callable[[Any], Any]
 _INT64 = range(-(2**63), 2**63)
@@ -251,7 +259,8 @@ def _counted(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
     """Return a converter of numbers to dates and times: they count days, or units."""
     cuts, unit = how.numbers is JsonNumbers.CUT, how.forms.epoch_of(column)
     has_pattern = how.forms.pattern(wanted) is not None
-    is_moment, parse = pa.types.is_timestamp(wanted), _parser(wanted, column, how)
+    is_moment, is_day = pa.types.is_timestamp(wanted), pa.types.is_date32(wanted)
+    parse = _parser(wanted, column, how)
 
     def convert(value: Any) -> Any:
         if type(value) not in (int, NumberText):
@@ -263,6 +272,8 @@ def _counted(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
         count = value if type(value) is int else _whole(value, cuts=cuts)
         if is_moment and (reason := doubt_of(count, wanted)) is not None:
             raise ValueError(reason)
+        if is_day and not are_likely_days(count):
+            how.losses.met_number(column, NO_DAYS)
         return count
 
     return convert

@@ -22,7 +22,15 @@ from pyarrow import types
 from odf_protocol.float_texts import SAFE_DIGITS, keeps
 from odf_storage.datasets.read.records import values
 
-from .text import BadValue, cast_text, has_text_form, likely_seconds, texts_content
+from .text import (
+    NO_DAYS,
+    BadValue,
+    are_likely_days,
+    cast_text,
+    has_text_form,
+    likely_seconds,
+    texts_content,
+)
 
 FINER = "times finer than {}, which are cut: declare it as a text or as a whole number to keep them"
 DIGITS = (
@@ -65,6 +73,12 @@ class Losses:
         if column not in self._told and not keeps(text, value, wanted.bit_width):
             self._told.add(column)
             self._tell(f"column `{column}` has {_of_float(wanted)}")
+
+    def met_number(self, column: str, said: str) -> None:
+        """Note a number that has become a value of another meaning."""
+        if column not in self._told:
+            self._told.add(column)
+            self._tell(f"column `{column}` has numbers that are {said}")
 
     def waits(self, column: str) -> bool:
         """Whether nothing was told of the column so far."""
@@ -228,6 +242,10 @@ def _are_seconds(column: pa.Array, made: pa.Array) -> bool:
     return bool(likely) and pc.any(inside).as_py() is True
 
 
+def _are_no_days(column: pa.Array, _: pa.Array) -> bool:
+    return not all(map(are_likely_days, pc.drop_null(pc.unique(column)).to_pylist()))
+
+
 def _always(_: pa.Array, __: pa.Array) -> bool:
     return True
 
@@ -334,7 +352,22 @@ def _whole(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _inexact(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return pc.cast(column, wanted, safe=False)
+    """Change numbers to the nearest floats. Raises `ArrowInvalid` for one that becomes infinite."""
+    made = pc.cast(column, wanted, safe=False)
+    infinite = pc.is_inf(pc.cast(made, pa.float64()))
+    if pa.types.is_floating(column.type):
+        infinite = pc.and_(infinite, pc.is_finite(pc.cast(column, pa.float64())))
+    if pc.any(infinite).as_py():
+        raise pa.ArrowInvalid("too large")
+    return made
+
+
+def _truth(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Change 0 and 1 to truth values. Raises `ArrowInvalid` for any other number."""
+    made = pc.cast(column, wanted)
+    if pc.any(pc.not_equal(pc.cast(pc.cast(made, pa.int8()), column.type), column)).as_py():
+        raise pa.ArrowInvalid("neither 0 nor 1")
+    return made
 
 
 def _int_to_decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -383,6 +416,10 @@ def _struct(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(parts, fields=members, mask=mask)
 
 
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
 _RULES: tuple[tuple[Matches, Matches, Recast], ...] = (
     (_is_text, lambda t: has_text_form(t) and not _is_text(t), _from_text),
     (pa.types.is_floating, _is_text, _float_to_text),
@@ -393,7 +430,9 @@ _RULES: tuple[tuple[Matches, Matches, Recast], ...] = (
     (pa.types.is_integer, pa.types.is_timestamp, _via(pa.int64())),
     (pa.types.is_integer, pa.types.is_date, _via(pa.int32())),
     (pa.types.is_date32, pa.types.is_integer, _via(pa.int32())),
-    (pa.types.is_integer, pa.types.is_floating, _inexact),
+    (_is_number, pa.types.is_floating, _inexact),
+    (pa.types.is_decimal, pa.types.is_floating, _inexact),
+    (_is_number, pa.types.is_boolean, _truth),
     (pa.types.is_integer, pa.types.is_decimal, _int_to_decimal),
     (pa.types.is_floating, pa.types.is_integer, _whole),
     (pa.types.is_decimal, pa.types.is_integer, _whole),
@@ -402,10 +441,6 @@ _RULES: tuple[tuple[Matches, Matches, Recast], ...] = (
     (pa.types.is_struct, pa.types.is_struct, _struct),
 )
 """The first matching rule applies; otherwise Arrow's cast, which refuses a loss."""
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _is_fraction(kind: pa.DataType) -> bool:
@@ -421,8 +456,11 @@ _LOSSES: tuple[tuple[Matches, Matches, Lossy, str], ...] = (
     (_is_fraction, pa.types.is_integer, _has_fractions, "fractions are cut off, to be {}"),
     (_is_number, pa.types.is_floating, _differs_back, "numbers lose digits, to be {}"),
     (pa.types.is_decimal, pa.types.is_decimal, _has_more_digits, "digits are rounded, to be {}"),
+    (pa.types.is_floating, pa.types.is_decimal, _differs_back, "digits are rounded, to be {}"),
     (pa.types.is_decimal, pa.types.is_floating, _is_no_float, "numbers lose digits, to be {}"),
     (pa.types.is_duration, pa.types.is_integer, _always, "durations are stored as bare counts"),
+    (pa.types.is_temporal, pa.types.is_integer, _always, "times are stored as bare counts"),
+    (pa.types.is_integer, pa.types.is_date, _are_no_days, f"numbers are {NO_DAYS}"),
     (pa.types.is_integer, pa.types.is_timestamp, _are_seconds, _OF_JANUARY),
     (
         pa.types.is_timestamp,

@@ -220,6 +220,17 @@ def likely_seconds(unit: str) -> range:
     return range(_SECONDS_OF_1973, _JANUARY_1970 * (UNIT_NANOS["s"] // UNIT_NANOS[unit]))
 
 
+_YEARS, _SERIAL_DAYS = range(1000, 3000), range(36_526, 73_051)
+"""Years, and days of this century as spreadsheets count them, from 1900 on."""
+NO_DAYS = "taken for days since 1970, and look like years or days of a spreadsheet"
+
+
+def are_likely_days(count: int) -> bool:
+    """Whether a number may well be a count of days since 1970, and no year or day of a
+    spreadsheet."""
+    return count not in _YEARS and count not in _SERIAL_DAYS
+
+
 def refuse_padded(array: pa.Array) -> None:
     """Raise `BadValue` for the first text whose figures begin with a zero that a number would
     lose."""
