@@ -356,6 +356,31 @@ def test_case_29_a_time_without_seconds_is_a_time(tmp_path: Path) -> None:
     assert pa.types.is_timestamp(frame.schema.field("at").type)
 
 
+@pytest.mark.parametrize(
+    ("line", "is_row"),
+    [
+        ("8,q", True),
+        ("8,", True),
+        ("id,q", False),
+        ("x,8", False),
+        (",q", False),
+        ("2020,b", False),
+    ],
+)
+def test_case_30_a_first_line_that_may_be_a_row_is_no_header(
+    tmp_path: Path, line: str, is_row: bool
+) -> None:
+    file = tmp_path / "f.csv"
+    file.write_text(f"{line}\n9,r\n")
+    schema = {"fields": [optional("a", "Int64"), optional("b", "String")]}
+    if is_row:
+        with pytest.raises(HeaderMismatch, match="the first line may be a row"):
+            opened(file, tmp_path, "Csv", header=True, schema=schema)
+    assert opened(file, tmp_path, "Csv", header=not is_row, schema=schema).table().num_rows
+    schema = {**schema, "extra": {"odf-node/csvHeader": "position"}}
+    assert opened(file, tmp_path, "Csv", header=True, schema=schema).table().num_rows == 1
+
+
 def test_case_30_a_new_column_is_named(tmp_path: Path) -> None:
     read = source_of("30-csv-new-column", "c.yaml").read
     assert open_frame(read, CASES / "30-csv-new-column/1.csv", Limits()) is not None

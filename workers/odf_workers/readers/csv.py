@@ -16,7 +16,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odf_protocol.csv_header import Matched
+from odf_protocol.csv_header import HeaderMismatch, Matched
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepCsv
 from odf_protocol.source_options import options_of
@@ -39,7 +39,7 @@ from .features import Known
 from .forms import Forms, forms_of, is_number, not_of
 from .recast import Losses
 from .rejected import Rejected, chunks, sifted
-from .text import BadValue, cast_text, has_text_form, refuse_padded
+from .text import BadValue, cast_text, has_text_form, parse_one, refuse_padded
 
 FEW_BYTES = 2 << 10
 """Size up to which our own tokenizer reads a file, since starting Arrow's takes longer."""
@@ -231,6 +231,12 @@ def read_csv(
     elif header:
         rule = options_of(step).header
         match = matched(content, form, schema.names, rule, limits, _errors(rejected))
+        if match is not None and _may_be_row(match, schema, forms):
+            raise HeaderMismatch(
+                "the first line may be a row: it names no column, and its fields are values of "
+                "them (`header: false` reads it as one, odf-node/csvHeader: position as a header)",
+                line=1,
+            )
         warnings += () if match is None else match.warnings()
     else:
         refuse_header(content, form, schema.names, limits)
@@ -253,6 +259,26 @@ def read_csv(
     if match is not None and not match.in_order:
         batches = _in_order(batches, schema, match)
     return Frame(schema, batches, warnings, lines=read.lines())
+
+
+def _may_be_row(match: Matched, schema: pa.Schema, forms: Forms) -> bool:
+    """Whether no field of a header is a name, and those of columns that are no texts are values."""
+    if len(match.renamed) < len(schema):
+        return False
+    typed = [
+        (text, field)
+        for (text, _), field in zip(match.renamed, schema, strict=True)
+        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type))
+    ]
+    try:
+        for text, field in typed:
+            plain = forms.plain_one(text, field.name, field.type)
+            if plain is None:
+                return False
+            parse_one(plain, field.type)
+    except ValueError:
+        return False
+    return bool(typed)
 
 
 def _check_types(schema: pa.Schema) -> None:
