@@ -109,12 +109,7 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
             f"{sample.name} has {body.width} columns; {MAX_COLUMNS} are looked at at most"
         )
     notes += ["the first line tells the separator, and is left out"] if told else []
-    notes += [f"left out before the header: {_shown(body.titles)}"] if body.titles else []
-    notes += _of_one_column(data, body) if body.width == 1 else []
-    if choices.quote is None and (blank := _blank_before_quotes(body, form)) is not None:
-        notes.append(
-            f"{blank}: a blank stands before quotes, so that both are kept as part of the text"
-        )
+    notes += _of_fields(data, body, form, choices)
     head, footer = body.lines[0], choices.footer or 0
     if body.footers and not choices.sets_aside:
         footer = _full_lines(data, body.footers[0].number)
@@ -126,8 +121,7 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     first = [head.fields] if header.is_there else []
     rest = others if first else [line.fields for line in body.lines]
     if choices.units is choices.skip is None and first and names_below(first[0], rest):
-        questions += _names_below(body)
-        choices = replace(choices, units=units)
+        questions, choices = questions + _names_below(body), replace(choices, units=units)
     elif choices.units is None and first and units_below(first[0], rest):
         units = 1
         notes.append(f"left out as a line of units: {_shown(body.lines[1:2])} (--units 0)")
@@ -345,6 +339,19 @@ def _body(lines: Sequence[TextRecord], choices: Choices, *, is_whole: bool) -> _
         odd=[line for line in inside if len(line.fields) != width],
         is_ended=is_whole and end == len(lines),
     )
+
+
+def _of_fields(data: bytes, body: _Body, form: TimeForm, choices: Choices) -> list[str]:
+    """Return remarks about titles, and signs that may separate or surround fields and are part of
+    them."""
+    notes = [f"left out before the header: {_shown(body.titles)}"] if body.titles else []
+    notes += _of_one_column(data, body) if body.width == 1 else []
+    blank = _blank_before_quotes(body, form) if choices.quote is None else None
+    if blank is not None:
+        notes.append(
+            f"{blank}: a blank stands before quotes, so both are kept as parts of the text"
+        )
+    return notes
 
 
 def _of_one_column(data: bytes, body: _Body) -> list[str]:

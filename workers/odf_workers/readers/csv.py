@@ -231,13 +231,9 @@ def read_csv(
     elif header:
         rule = options_of(step).header
         match = matched(content, form, schema.names, rule, limits, _errors(rejected))
-        if match is not None and _may_be_row(match, schema, forms):
-            raise HeaderMismatch(
-                "the first line may be a row: it names no column, and its fields are values of "
-                "them (`header: false` reads it as one, odf-node/csvHeader: position as a header)",
-                line=1,
-            )
-        warnings += () if match is None else match.warnings()
+        if match is not None:
+            _refuse_row(match, schema, forms)
+            warnings += match.warnings()
     else:
         refuse_header(content, form, schema.names, limits)
     check_names(schema.names, limits)
@@ -261,24 +257,30 @@ def read_csv(
     return Frame(schema, batches, warnings, lines=read.lines())
 
 
-def _may_be_row(match: Matched, schema: pa.Schema, forms: Forms) -> bool:
-    """Whether no field of a header is a name, and those of columns that are no texts are values."""
+def _refuse_row(match: Matched, schema: pa.Schema, forms: Forms) -> None:
+    """Raise `HeaderMismatch` if no field of a header is a name, and those of columns that are no
+    texts are values."""
     if len(match.renamed) < len(schema):
-        return False
+        return
     typed = [
         (text, field)
         for (text, _), field in zip(match.renamed, schema, strict=True)
         if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type))
     ]
+    if typed and all(_is_value(text, field, forms) for text, field in typed):
+        raise HeaderMismatch(
+            "the first line may be a row: it names no column, and its fields are values of them "
+            "(`header: false` reads it as one, odf-node/csvHeader: position as a header)",
+            line=1,
+        )
+
+
+def _is_value(text: str, field: pa.Field, forms: Forms) -> bool:
+    plain = forms.plain_one(text, field.name, field.type)
     try:
-        for text, field in typed:
-            plain = forms.plain_one(text, field.name, field.type)
-            if plain is None:
-                return False
-            parse_one(plain, field.type)
+        return plain is not None and parse_one(plain, field.type) is not None
     except ValueError:
         return False
-    return bool(typed)
 
 
 def _check_types(schema: pa.Schema) -> None:
