@@ -276,8 +276,8 @@ def _refuse_row(match: Matched, schema: pa.Schema, forms: Forms) -> None:
 
 
 def _is_value(text: str, field: pa.Field, forms: Forms) -> bool:
-    plain = forms.plain_one(text, field.name, field.type)
     try:
+        plain = forms.plain_one(text, field.name, field.type)
         return plain is not None and parse_one(plain, field.type) is not None
     except ValueError:
         return False
