@@ -373,7 +373,7 @@ def test_case_30_a_first_line_that_may_be_a_row_is_no_header(
     file = tmp_path / "f.csv"
     file.write_text(f"{line}\n9,r\n")
     schema: dict[str, Any] = {"fields": [optional("a", "Int64"), optional("b", "String")]}
-    schema["extra"] = {"odf-node/thousands": "."}
+    schema["extra"] = {"odf-node/thousands": ","}
     if is_row:
         with pytest.raises(HeaderMismatch, match="the first line may be a row"):
             opened(file, tmp_path, "Csv", header=True, schema=schema)

@@ -447,7 +447,7 @@ def _strange_rows(
     return tuple(found)
 
 
-def _is_apart(lines: Sequence[Line]) -> bool:
+def _is_apart(lines: Sequence[TextRecord]) -> bool:
     """Whether a blank line, the only one, stands before the last record, as before a source."""
     gaps = [
         after.number - one.number - len(one.raw.splitlines()) for one, after in pairwise(lines[1:])
