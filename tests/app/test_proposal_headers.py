@@ -8,11 +8,13 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from refusals import refusing
 
+from odf_node.cli.main import main
 from odf_node.proposal.headers import NoRecords
 from odf_node.proposal.options import OPTIONS, Choices, Kind, chosen
 from odf_node.proposal.proposal import Proposal, propose
@@ -219,6 +221,18 @@ def test_all_options_are_choices_and_all_choices_options() -> None:
     for bad in ({"separator": "ab"}, {"skip": "-1"}, {"decimal": ";"}, {"nothing": 1}):
         with refusing("UnusableOption"):
             chosen(bad)
+
+
+@pytest.mark.parametrize("command", [("publish",), ("dataset", "init")])
+def test_commands_and_the_form_offer_all_options(command: tuple[str, ...]) -> None:
+    found: click.Command | None = main
+    for word in command:
+        assert isinstance(found, click.Group)
+        found = found.get_command(click.Context(found), word)
+    assert found is not None
+    assert {option.name for option in OPTIONS} <= {one.name for one in found.params}
+    beside_columns = {"types", "key", "event_time", "merge", "description"}
+    assert {option.name for option in OPTIONS if not option.label} == beside_columns
 
 
 @pytest.mark.parametrize("text", ["a,b\n", "Internal Server Error\n"])
