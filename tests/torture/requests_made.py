@@ -116,7 +116,12 @@ def routes() -> list[Route]:
 
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-FORM_FIELDS = ("name", "password", "account", "token", "label", "file", "key", "job")
+FORM_FIELDS = (
+    *("name", "password", "account", "token", "label", "file", "key", "job"),
+    *("do", "description", "readme", "seen", "look", "offset", "sure", "cron", "role"),
+)
+OF_HARVESTS = ("verb", "metadataPrefix", "identifier", "from", "until", "resumptionToken")
+OF_FEEDS = ("$filter", "$orderby", "$select", "$top", "$skip", "$count", "$skiptoken")
 HTML = ("query", "rows", "changelog", "columns", "block", "blocks", "format", "history", "files")
 DOORS = (
     Route("GET", "/{dataset}", tuple(("query", name) for name in HTML)),
@@ -125,6 +130,9 @@ DOORS = (
         "/bob",
         (("query", "list-type"), ("query", "prefix"), ("query", "continuation-token")),
     ),
+    Route("GET", "/oai", tuple(("query", name) for name in OF_HARVESTS)),
+    Route("GET", "/odata/{prefix}/{table}", tuple(("query", name) for name in OF_FEEDS)),
+    Route("POST", "/mcp", (), ("application/json",), ("jsonrpc", "id", "method", "params")),
     Route("GET", "/"),
     Route("GET", "/{dataset}/no/such/place"),
     Route("OPTIONS", "/{dataset}/read"),

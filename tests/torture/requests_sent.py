@@ -116,6 +116,7 @@ def _bytes(asked: Asked, token: str | None) -> bytes:
     told = {"Host": "127.0.0.1", "Connection": "close", **asked.headers}
     if token is not None:
         told["Authorization"] = f"Bearer {token}"
+        told["Cookie"] = f"odf_session={token}"  # what pages look at
     if asked.upgrades:
         told |= {
             "Connection": "Upgrade",

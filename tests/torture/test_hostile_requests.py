@@ -102,6 +102,12 @@ def _names(client: httpx.Client) -> Names:
             "column": ("city", "n"),
             "format": ("csv", "parquet", "json", "txt"),
             "queryDialect": ("SqlDataFusion", "SqlSpark"),
+            "verb": ("ListRecords", "ListIdentifiers", "GetRecord"),
+            "metadataPrefix": ("oai_dc",),
+            "$filter": ("n eq 1", "contains(city,'A') or not (n gt 2)"),
+            "jsonrpc": ("2.0",),
+            "method": ("tools/list", "tools/call", "initialize"),
+            "do": ("describe", "retract", "schedule", "give", "take"),
         },
     )
 
