@@ -75,8 +75,9 @@ bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured i
 bench-quick: $(V)/.dev-ok ## on a quiet machine, before a release: which ratios fell by more than a tenth since those kept in benchmarks/quick.json
 	$(BIN)/python benchmarks/quick.py
 
-torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step, and executors; flip 1000 bits; play 1000 histories
+torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; lose a node of 200 people and restore it; then at every step, and executors; flip 1000 bits; play 1000 histories
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/torment.py --spark --seconds $(SECONDS)
+	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/drill.py --people 200 --seconds $(SECONDS)
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/hostile.py
 	ODF_TEST_GENERATED=8 $(BIN)/python -m pytest -q tests/app/test_http_generated.py
 	ODF_TEST_HOSTILE_REQUESTS=2000 $(BIN)/python -m pytest -q -s --timeout 3600 tests/torture/test_hostile_requests.py

@@ -17,8 +17,9 @@ from sharing_client import run_beside
 from odf_workers.program.metrics import WorkerMetrics
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "examples" / "observing"
+FOLDER = ROOT / "helm" / "odf-node" / "observing"
 PAGE = (ROOT / "docs" / "observing.md").read_text()
+RUNBOOK = ROOT / "docs" / "alarms.md"
 OF_PROMETHEUS = {"up": {"job", "instance"}}
 OF_TARGETS = {"job", "instance", "le"}
 """Labels that Prometheus adds to all, and that of buckets."""
@@ -113,8 +114,18 @@ def test_an_alarm_says_what_happened_and_what_to_do():
     names = [rule["alert"] for rule in rules()]
     assert len(names) == len(set(names))
     for rule in rules():
-        assert set(rule["annotations"]) == {"summary", "description"}
+        assert set(rule["annotations"]) == {"summary", "description", "runbook"}
         assert rule["labels"]["severity"] in ("critical", "warning")
         shown = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
         grouped = set(re.findall(r"by \((\w+)\)", rule["expr"]))
         assert shown <= (grouped or {"instance"}), rule["alert"]
+
+
+def test_each_alarm_has_a_section_that_says_what_to_look_at_and_to_do():
+    sections = RUNBOOK.read_text().split("\n## ")[1:]
+    named = {text.split("\n", 1)[0]: text for text in sections}
+    assert list(named) == [rule["alert"] for rule in rules()]
+    for rule in rules():
+        page, _, section = rule["annotations"]["runbook"].partition("#")
+        assert (ROOT / page, section) == (RUNBOOK, rule["alert"].lower())
+        assert {"**Means.**", "**Look.**", "**Do.**"} <= set(named[rule["alert"]].split())

@@ -73,7 +73,14 @@ QUERIES = {
         "executors": {"count": 2, "cores": 4, "memory": "3g"},
     }
 }
-GOOD = [{}, EVERYTHING, KEDA, EXECUTORS, SCALED, QUERIES]
+MONITORED = {
+    "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+    "networkPolicy": {
+        "clients": [{"namespaceSelector": {}}],
+        "metrics": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
+    },
+}
+GOOD = [{}, EVERYTHING, KEDA, EXECUTORS, SCALED, QUERIES, MONITORED]
 BAD: list[dict[str, Any]] = [
     {"objectsUrl": "file:///data"},
     {"objectsUrl": "s3://key:secret@bucket"},
@@ -92,6 +99,8 @@ BAD: list[dict[str, Any]] = [
     {"worker": {"replicas": 4, "executors": {"count": 2, "cores": 4, "memory": "1g"}}},
     {"worker": {"mergeStateSize": "1.5Gi"}},
     {"worker": {"queries": {"replicas": -1}}},
+    {"monitoring": {"enabled": True, "interval": "often"}},
+    {"worker": {"keda": {"waitSeconds": 0}}},
 ]
 
 
@@ -241,16 +250,50 @@ def test_the_service_is_probed_and_found_by_its_selector(helmed: dict[str, Any])
     assert not selector.items() <= worker.items()
 
 
-def test_workers_can_follow_the_length_of_the_queue(helmed: dict[str, Any]) -> None:
+def test_workers_can_follow_the_length_of_the_queue_and_the_age_of_its_oldest_job(
+    helmed: dict[str, Any],
+) -> None:
     made = {item["kind"]: item for item in resources(helmed["rendered"][2])}
-    trigger = made["ScaledObject"]["spec"]["triggers"][0]
-    assert trigger["metadata"]["connectionFromEnv"] == "ODF_STORE_DATABASE_URL"
+    length, age = (each["metadata"] for each in made["ScaledObject"]["spec"]["triggers"])
+    for trigger in (length, age):
+        assert trigger["connectionFromEnv"] == "ODF_STORE_DATABASE_URL"
+    assert (length["targetQueryValue"], age["targetQueryValue"]) == ("5", "60")
+    assert "min(submitted_at)" in age["query"]
     workers = [
         item
         for item in resources(helmed["rendered"][2])
         if item["kind"] == "Deployment" and item["metadata"]["name"] == "test-odf-worker"
     ]
     assert "replicas" not in workers[0]["spec"]
+
+
+def test_prometheus_finds_services_workers_and_rules_and_grafana_the_dashboard(
+    helmed: dict[str, Any],
+) -> None:
+    rendered = helmed["rendered"][GOOD.index(MONITORED)]
+    service = named(rendered, "Service", "test-odf-node")
+    monitor = named(rendered, "ServiceMonitor", "test-odf-node")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert selects(monitor["spec"]["selector"], service["metadata"]["labels"])
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    of_workers = named(rendered, "PodMonitor", "test-odf-worker")["spec"]
+    worker = named(rendered, "Deployment", "test-odf-worker")["spec"]["template"]
+    assert selects(of_workers["selector"], worker["metadata"]["labels"])
+    (container,) = worker["spec"]["containers"]
+    ports = [port["name"] for port in container["ports"]]
+    assert [each["port"] for each in of_workers["podMetricsEndpoints"]] == ports
+    for each in (monitor["spec"], of_workers):  # the rules expect jobs that begin with odf
+        assert worker["metadata"]["labels"][each["jobLabel"]] == "odf-node"
+    rules = yaml.safe_load((CHART / "observing" / "alerts.yaml").read_text())
+    assert named(rendered, "PrometheusRule", "test-odf-node")["spec"] == rules
+    shown = named(rendered, "ConfigMap", "test-odf-dashboard")
+    assert json.loads(shown["data"]["odf-node.json"])["panels"]
+    policy = named(rendered, "NetworkPolicy", "test-odf-node")["spec"]
+    assert MONITORED["networkPolicy"]["metrics"] in [rule["from"] for rule in policy["ingress"]]
+    assert not {"ServiceMonitor", "PrometheusRule"} & {
+        item["kind"] for item in resources(helmed["rendered"][0])
+    }
 
 
 def test_workers_for_queries_take_only_these_and_leave_them_to_nobody_else(

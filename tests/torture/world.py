@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ class Shape:
     """The one without Spark."""
     collector: bool = True
     """Garbage is collected all the time."""
+    services: int = 1
+    workers: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
     """More variables of the environment for service and worker."""
 
@@ -88,8 +91,11 @@ class World:
     """Everything that runs. `stores` is how to open the same stores from here."""
 
     url: str
+    """Of the first service."""
     stores: dict[str, Any]
     env: dict[str, str]
+    urls: list[str] = field(default_factory=list)
+    """Of all services."""
     parts: dict[str, Killable] = field(default_factory=dict)
     kills: list[str] = field(default_factory=list)
     trouble: Exception | None = None
@@ -117,10 +123,11 @@ class World:
 @contextmanager
 def world(folder: Path, shape: Shape) -> Iterator[World]:
     """Start everything below `folder`; nothing is left running."""
-    data, port = folder / "node", free_port()
+    data, ports = folder / "node", [free_port() for _ in range(shape.services)]
     data.mkdir()
     env = {**os.environ, "PYTHONPATH": PATH, **shape.settings}
-    here = World(f"http://127.0.0.1:{port}", {"data": str(data)}, env)
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    here = World(urls[0], {"data": str(data)}, env, urls)
     try:
         if shape.postgres:
             (folder / "postgres").mkdir()
@@ -136,10 +143,13 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
             env |= {"AWS_ACCESS_KEY_ID": "test-access", "AWS_SECRET_ACCESS_KEY": "test-secret"}
         for key, value in here.stores.items():
             env[f"ODF_STORE_{key.upper()}"] = value
-        serve = [*AGING, "odf-node", "serve", "--port", str(port), "--workers", "0"]
-        _add(here, "node", _program(serve, env, folder, "node", lambda: answers(here.url)))
+        for number, (port, url) in enumerate(zip(ports, urls, strict=True)):
+            serve = [*AGING, "odf-node", "serve", "--port", str(port), "--workers", "0"]
+            name = _numbered("node", number)
+            _add(here, name, _program(serve, env, folder, name, partial(answers, url)))
         told = json.dumps(here.stores)
-        beside = {"worker": _worker(shape, told)}
+        names = (_numbered("worker", number) for number in range(shape.workers))
+        beside = {name: _worker(shape, told) for name in names}
         if shape.collector:
             beside["collector"] = [sys.executable, HERE / "collecting.py", told]
         for name, words in beside.items():
@@ -149,6 +159,10 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
         with ExitStack() as ends:  # all of them, whatever one of them says
             for part in here.parts.values():
                 ends.callback(part.kill)
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}-{number + 1}" if number else name
 
 
 def _worker(shape: Shape, told: str) -> list[Any]:
@@ -173,4 +187,4 @@ def _add(here: World, name: str, program: Program) -> None:
 
 
 def wait_for_answers(here: World) -> None:
-    wait_until(lambda: answers(here.url), "the node")
+    wait_until(lambda: all(map(answers, here.urls)), "the node")
