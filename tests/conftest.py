@@ -123,8 +123,8 @@ def _quick_clients() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_engines() -> Iterator[None]:
-    """Tests make an engine each: the process that loads DataFusion and forks one for each query is
-    the same for all engines. Tests of that process make their own."""
+    """Tests make an engine each, or a node that answers queries: the process that loads DataFusion
+    and forks one for each query is the same for all. Tests of that process make their own."""
     from odf_storage.runtime.children import Nursery
 
     shared: dict[str, Nursery] = {}
@@ -134,6 +134,7 @@ def _quick_engines() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("odf_workers.engines.datafusion.engine.Nursery", nursery)
+        patch.setattr("odf_node.service.query.engine.Nursery", nursery)
         yield
     for each in shared.values():
         each.stop()

@@ -114,8 +114,8 @@ def test_a_node_runs_beside_modules_of_a_user_that_have_our_folders_names(
     node: nodes.RunningNode, user: Path
 ) -> None:
     token = _post_cities(node, user)
-    nodes.odf("pull", f"{node.url}/cities", user / "pulled", "--token", token)
-    nodes.odf("verify", user / "pulled")
+    _run(nodes.COMMAND, "pull", f"{node.url}/cities", user / "pulled", "--token", token)
+    _run(nodes.COMMAND, "verify", user / "pulled")
     with node.http() as http:
         found = {path: http.get(path).status_code for path in ("/openapi.json", "/v/style.css")}
     assert set(found.values()) == {200}, found
@@ -131,8 +131,9 @@ def _post_cities(node: nodes.RunningNode, user: Path) -> str:
     )
     (user / "rows.ndjson").write_text(ROWS)
     token = node.token()
-    nodes.odf("dataset", "create", user / "cities.yaml", "--node", node.url, "--token", token)
-    nodes.odf("ingest", user / "rows.ndjson", f"{node.url}/cities", "--token", token)
+    given = ("--token", token)
+    _run(nodes.COMMAND, "dataset", "create", user / "cities.yaml", "--node", node.url, *given)
+    _run(nodes.COMMAND, "ingest", user / "rows.ndjson", f"{node.url}/cities", *given)
     return token
 
 

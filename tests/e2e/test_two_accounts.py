@@ -36,15 +36,13 @@ def test_a_private_dataset_is_pushed_from_one_node_to_another_and_hidden_from_st
 
     odf("pull", f"odf+{url}", tmp_path / "mine", ODF_NODE_TOKEN=alice)
     odf("verify", tmp_path / "mine")
-    assert odf("pull", f"odf+{url}", tmp_path / "x", expect=None).returncode == 3
-    refused = odf("pull", f"odf+{url}", tmp_path / "x", expect=None, ODF_NODE_TOKEN=bob)
-    assert refused.returncode == 3
+    odf("pull", f"odf+{url}", tmp_path / "x", expect=3)
+    odf("pull", f"odf+{url}", tmp_path / "x", expect=3, ODF_NODE_TOKEN=bob)
 
     to_bob = f"odf+{shared_node.url}/bob/steps"
-    stolen = odf("push", tmp_path / "mine", to_bob, expect=None, ODF_NODE_TOKEN=alice)
-    assert stolen.returncode == 4
-    again = odf("push", tmp_path / "mine", to_bob, expect=None, ODF_NODE_TOKEN=bob)
-    assert again.returncode == 5  # the id is alice's already
+    odf("push", tmp_path / "mine", to_bob, expect=4, ODF_NODE_TOKEN=alice)
+    # the id is alice's already
+    odf("push", tmp_path / "mine", to_bob, expect=5, ODF_NODE_TOKEN=bob)
 
     theirs = ("--visibility", "public", "--token", node.token())
     odf("push", tmp_path / "mine", f"odf+{node.url}/steps", *theirs)
