@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 END = "\r\n"
-NEEDS_QUOTES = '[",\r\n]'
+NEEDS_QUOTES = '[",\r\n]|^#'
+"""A line that begins with a bare # is a comment for some readers, which leave its row out."""
 NEEDS_ESCAPES = r'["\\\x00-\x1f]'
 FIRST_S, END_S = -62_135_596_800, 253_402_300_800
 """Seconds since 1970 at which the years 1 and 10000 begin."""
