@@ -18,6 +18,7 @@ from sharing_client import run_beside
 from table_made import ITEMS, TableMade, item
 
 from odf_node.service.catalogs import catalogs, dcat
+from odf_node.service.system.face import Face
 from odf_protocol.metadata.events import SetLicense
 from odf_storage.stores.ports.values import Visibility
 
@@ -27,6 +28,7 @@ MAP = f"{{{catalogs.NAMESPACE}}}"
 R = 1
 """The number of a retraction."""
 HOSTILE = '</script><script>alert("1")</script>'
+FACE = Face("A node")
 
 
 @pytest.fixture(scope="module")
@@ -280,11 +282,13 @@ def test_what_strangers_write_is_text_of_turtle_and_their_license_is_an_address(
     asked += "print(json.dumps([len(g), *map(str, g.objects(None, DCAT.keyword))]))"
     counts = []
     for each in (odd, replace(TOLD, keywords=("x",), license="https://x.org/")):
-        text = dcat.turtle(dcat.catalogue("http://node/", "http://node/c", [each], None))
+        text = dcat.turtle(dcat.catalogue(FACE, "http://node/", "http://node/c", [each], None))
         counts.append(by_peer(asked, tmp_path, given=text))
     assert counts == [[counts[1][0], said], [counts[1][0], "x"]]
     for none in ("CC BY", "javascript:alert(1)"):
-        page = dcat.catalogue("http://node/", "x", [replace(TOLD, license=none)], None)
+        page = dcat.catalogue(
+            Face("A node"), "http://node/", "x", [replace(TOLD, license=none)], None
+        )
         assert "dct:license" not in json.dumps(page["dcat:dataset"])
 
 

@@ -71,7 +71,6 @@ OWN = (
     ),
     Feature(
         name="oai-pmh",
-        settings=f"{_HERE}.catalogs.oai:OaiSettings",
         parts=f"{_HERE}.parts.doors:parts_of_oai",
         router=f"{_HERE}.catalogs.oai:router",
         knows_parameters=False,

@@ -26,6 +26,7 @@ from ..auth.actors import ANONYMOUS
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
 from ..read.outlines import Outlines
+from ..system.face import Face
 from .told import DatasetTold
 
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
@@ -186,7 +187,7 @@ class Catalogs:
         """Return the Croissant document of a dataset as of its head."""
         return croissant(self.told(entry, base))
 
-    def catalogue(self, base: str, after: str | None, name: str = CATALOGUE) -> Any:
+    def catalogue(self, face: Face, base: str, after: str | None, name: str = CATALOGUE) -> Any:
         """Return a page of the datasets that everybody may read, ordered by alias. `name` is that
         of the catalogue in one of its languages."""
         from .dcat import catalogue  # not needed to start
@@ -196,7 +197,7 @@ class Catalogs:
         )
         told = [self.told(entry, base) for entry in found]
         here, following = (_page(base, name, each) for each in (after, more))
-        return catalogue(base, here, told, following if more else None)
+        return catalogue(face, base, here, told, following if more else None)
 
     def sitemap(self, base: str, after: str | None) -> bytes:
         """Return the site map of the pages of these datasets; if one file is not enough, the index

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..system.face import Face
 from .told import DatasetTold
 
 LINK = "@id"
@@ -43,7 +44,9 @@ DISTRIBUTIONS = (*(("facts", f"Current rows as {name}", name) for name in FORMS)
 """Projection, title and format."""
 
 
-def catalogue(base: str, url: str, datasets: Iterable[DatasetTold], following: str | None) -> Any:
+def catalogue(
+    face: Face, base: str, url: str, datasets: Iterable[DatasetTold], following: str | None
+) -> Any:
     """Return one page of the catalogue of the node at `base`. `url` is the URL of the page,
     `following` that of the next one."""
     service = f"{base}#api"
@@ -53,9 +56,9 @@ def catalogue(base: str, url: str, datasets: Iterable[DatasetTold], following: s
     return {
         "@context": CONTEXT,
         **_node(f"{base}#catalog", "dcat:Catalog"),
-        "dct:title": "Datasets of this node",
-        "dct:description": "Public datasets of an Open Data Fabric node",
-        "dct:publisher": _agent(base, "Open Data Fabric node"),
+        "dct:title": f"Datasets of {face.name}",
+        "dct:description": face.about or "Public datasets of an Open Data Fabric node",
+        "dct:publisher": _agent(base, face.name),
         "dcat:service": {
             **_node(service, "dcat:DataService"),
             "dct:title": "HTTP API of the node",

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 from xml.etree import ElementTree as Xml
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -24,7 +23,6 @@ from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import DAY_SECONDS, NANOS, Instant, day_or_instant
 from odf_storage.runtime.clock import Clock
-from odf_storage.runtime.environment import BaseSettings
 from odf_storage.stores.index.sql_disclosures import Disclosure, Disclosures
 from odf_storage.stores.ports.values import DatasetEntry
 
@@ -32,6 +30,7 @@ from ..auth.access import is_for_all
 from ..http.bodies import small_form
 from ..http.deps import BaseDep, wired
 from ..news.atom import NO_XML, add
+from ..system.face import Face
 from .catalogs import MEDIA_TYPE, Catalogs
 from .routes import FRESH, CatalogsDep
 from .told import DatasetTold
@@ -52,19 +51,6 @@ _SECOND = len("2026-01-01T00:00:00Z")
 _DAY = len("2026-01-01")
 _BETWEEN = ","
 """Between the parts of a token."""
-
-
-class OaiSettings(BaseSettings):
-    """Read from `ODF_OAI_…`."""
-
-    PREFIX: ClassVar[str] = "ODF_OAI_"
-
-    contact: str | None = Field(
-        None,
-        max_length=200,
-        pattern=r"^[^\s@]+@[^\s@]+$",
-        description="Address for mail that harvesters are told; none: postmaster at the host.",
-    )
 
 
 class _Verb(NamedTuple):
@@ -96,6 +82,7 @@ class Harvest:
     catalogs: Catalogs
     disclosures: Disclosures
     base: str
+    name: str
     contact: str
     now: Instant
 
@@ -140,7 +127,7 @@ class Harvest:
 
     def _identify(self, made: Xml.Element) -> None:
         first = self.disclosures.page(limit=1)
-        add(made, "repositoryName", "Open Data Fabric node")
+        add(made, "repositoryName", self.name)
         add(made, "baseURL", f"{self.base}{ADDRESS}")
         add(made, "protocolVersion", "2.0")
         add(made, "adminEmail", self.contact)
@@ -258,7 +245,7 @@ class Harvesting:
     """What answers need besides the catalogue."""
 
     disclosures: Disclosures
-    settings: OaiSettings
+    face: Face
     clock: Clock
 
 
@@ -270,8 +257,8 @@ async def harvest_of(
     base: BaseDep,
     parts: Annotated[Harvesting, Depends(wired(Harvesting))],
 ) -> Harvest:
-    contact = parts.settings.contact or f"postmaster@{urlsplit(base).hostname}"
-    return Harvest(catalogs, parts.disclosures, base, contact, parts.clock())
+    contact = parts.face.contact or f"postmaster@{urlsplit(base).hostname}"
+    return Harvest(catalogs, parts.disclosures, base, parts.face.name, contact, parts.clock())
 
 
 HarvestDep = Annotated[Harvest, Depends(harvest_of)]

@@ -45,6 +45,7 @@ OPEN = frozenset(
         "/openapi.json",
         "/assets/runtime-config.json",
         "/v/login",
+        "/robots.txt",  # a refusal would mean that programs may follow every link
     }
 )
 OPEN_FOLDERS = ("/platform/token/", "/delta-sharing/changes/", "/log/witness/")

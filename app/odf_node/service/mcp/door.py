@@ -19,6 +19,7 @@ from odf_storage.runtime.extras import app_version, need
 
 from ..errors import INTERNAL_MESSAGE
 from ..limits.shares import caller_of
+from ..system.face import Face
 from .tools import TOOLS, McpTools, ToolCall
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class McpDoor:
     """Answers requests. Use it in the thread of the event loop."""
 
     tools: McpTools
+    face: Face
     body_bytes: int
     """Limit of the body of a request."""
 
@@ -68,8 +70,9 @@ class McpDoor:
 
         return Server(
             NAME,
+            title=self.face.name,
             version=app_version(),
-            instructions=ABOUT,
+            instructions=f"{self.face.about} {ABOUT}" if self.face.about else ABOUT,
             on_list_tools=self._list,
             on_call_tool=self._call,
         )

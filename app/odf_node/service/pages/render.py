@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 HEADERS = {
     "cache-control": "no-cache, private",
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
-    "connect-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; "
+    "connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; "
     "base-uri 'none'",
     "referrer-policy": "same-origin",
     "vary": "accept, cookie",
@@ -76,14 +76,9 @@ def tagged(answer: Response, request: Request) -> Response:
     return answer
 
 
-def static(name: str, media_type: str) -> Response:
-    """Return a static file of the pages, unchanged."""
-    headers = {"cache-control": "max-age=3600"}
-    return Response(_static(name), headers=headers, media_type=media_type)
-
-
 @cache
-def _static(name: str) -> bytes:
+def static(name: str) -> bytes:
+    """Return the content of a static file of the pages."""
     return files(__package__).joinpath("static", name).read_bytes()
 
 

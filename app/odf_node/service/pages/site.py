@@ -13,7 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..http.addresses import Route as Address
+from ..http.deps import part_of
 from ..limits.shares import Turns
+from ..system.face import Face
 from . import (
     account,
     admin_accounts,
@@ -39,9 +41,11 @@ MAX_FILES = 4
 FILES_EACH = 2
 """Limit of these files for one account."""
 CSS, SCRIPT = "text/css", "text/javascript"
+KEPT = {"cache-control": "max-age=3600"}
+ALONE = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+"""For a picture that somebody opens by itself: whatever stands in it runs nowhere."""
 SCRIPTS = ("copy", "dataset", "live", "tokens", "verify", "walk", "blocks", "sha3")
 STATIC = {
-    "/v/style.css": CSS,
     "/v/dataset.css": CSS,
     **{f"/v/{name}.js": SCRIPT for name in SCRIPTS},
 }
@@ -49,7 +53,20 @@ STATIC = {
 
 async def _static(request: Request) -> Response:
     path = request.url.path
-    return static(path.rpartition("/")[2], STATIC[path])
+    return Response(static(path.rpartition("/")[2]), headers=KEPT, media_type=STATIC[path])
+
+
+async def _style(request: Request) -> Response:
+    """Return the rules of all pages, and the colours of this node."""
+    face = part_of(request, Face)
+    return Response(static("style.css") + face.style, headers=KEPT, media_type=CSS)
+
+
+async def _icon(request: Request) -> Response:
+    """Return the logo of this node, or ours."""
+    face = part_of(request, Face)
+    content = static("icon.svg") if face.logo is None else face.logo
+    return Response(content, headers=KEPT | ALONE, media_type=face.logo_type)
 
 
 ROUTES = (
@@ -67,6 +84,8 @@ ROUTES = (
     *publish.ROUTES,
     *manage.ROUTES,
     *(Route(path, _static, methods=["GET"]) for path in STATIC),
+    Route("/v/style.css", _style, methods=["GET"]),
+    Route("/v/icon", _icon, methods=["GET"]),
 )
 """All routes except those of a dataset."""
 OWN = frozenset(route.path for route in ROUTES)

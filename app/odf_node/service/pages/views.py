@@ -38,6 +38,7 @@ from ..read.tail import Current, Tails, last_rows
 from ..readers.messages import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import Profiled, ProfileTask, StandingTask, TableRef
+from ..system.face import Face
 
 PAGE_STATISTICS_CELLS = 20_000_000
 """Most values that are read of new rows for statistics of columns on a page, where footers do not
@@ -187,6 +188,7 @@ class Views:
     queries: Queries
     clock: Clock
     public_url: str | None
+    face: Face
     drawn: Drawn = field(default_factory=Drawn)
     facets: KeptFacets = field(default_factory=KeptFacets)
 
@@ -195,6 +197,7 @@ def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
     """Return what every page shows around its content."""
     return {
         "version": app_version(),
+        "face": views.face,
         "account": None if actor.account is None else str(actor.account.name),
         "may_publish": views.access.may_make_datasets(actor),
         "is_admin": actor.account is not None and actor.account.is_admin,

@@ -43,7 +43,8 @@ from ..read.outlines import REMEMBERED_SLICES, OutlineMemory, Outlines
 from ..read.read import Tables
 from ..read.tail import MAX_TAIL_BYTES, MAX_TAIL_RECORDS, Current, Tails
 from ..readers.pool import Readers, TextAnswers
-from ..settings import Settings
+from ..settings import Settings, load_settings_of
+from ..system.face import Face, FaceSettings, open_face
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ def is_shared(stores: Stores) -> bool:
 
 class CallerParts(Opened):
     """Parts about callers: identity, rights, sign-in, counters and limits."""
+
+    @cached_property
+    def face(self) -> Face:
+        return open_face(load_settings_of(FaceSettings))
 
     @cached_property
     def roles(self) -> RoleMemory:

@@ -12,7 +12,7 @@ from odf_storage.stores.index.sql_disclosures import Disclosures
 from odf_storage.stores.wakeups.wakeups import Topic
 
 from ..accounts.login import LoginWay
-from ..catalogs.oai import Harvesting, OaiSettings
+from ..catalogs.oai import Harvesting
 from ..ducklake.lakes import DescribedTables, DuckLakeSettings, LakeLimits, Lakes
 from ..ducklake.taken_back import DUCKLAKE_STEPS, TakenBackReads
 from ..http.addresses import Route
@@ -225,13 +225,13 @@ def parts_of_mcp(node: FeatureParts) -> Iterator[object]:
         keys=node.signing_keys,
         most_bytes=node.part(McpSettings).answer_bytes,
     )
-    yield McpDoor(tools, MCP_BODY_BYTES)
+    yield McpDoor(tools, node.face, MCP_BODY_BYTES)
 
 
 def parts_of_oai(node: FeatureParts) -> Iterator[object]:
     """Yield what the routes ask for."""
     disclosures = Disclosures(node.stores.engine, everything=node.access.everything_is_read)
-    yield Harvesting(disclosures, node.part(OaiSettings), node.clock)
+    yield Harvesting(disclosures, node.face, node.clock)
 
 
 def parts_of_odata(node: FeatureParts) -> Iterator[object]:

@@ -141,6 +141,7 @@ class QueryParts(ReadParts):
             queries=self.queries,
             clock=self.clock,
             public_url=self.settings.public_url,
+            face=self.face,
         )
 
 
