@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -151,6 +152,19 @@ def test_all_that_is_sealed_is_sealed_again_with_a_newer_key_and_stays_what_it_i
     assert only.text_of(found.token_owner, MIRROR_TOKEN, found.sealed_token) == "of the remote"
     assert opened(only, stores.webhooks.find("wh_1"), service.node.clock()) == ["whsec_1"]
     assert only.opened("one", stores.variables.of_owner("one")["NAME"]) == "value"
+
+
+def test_a_node_key_of_an_earlier_version_is_the_same_key_and_can_be_sealed(service):
+    """Its seed was a digest of the key of secrets and of 32 bytes that the database kept."""
+    stores, keys = service.node.stores, service.node.secret_keys
+    assert service.node.signing_keys.seed  # the database has one
+    now, value = stores.accounts.secret(NODE_KEY, b""), b":" * 32
+    assert stores.accounts.replace_secret(NODE_KEY, now, f"{keys.newest}:".encode() + value)
+    seed = node_seed(stores.accounts, keys, lies_open=False)
+    assert seed == hmac.digest(keys.keys[keys.newest], b"node-key" + value, "sha256")
+    assert reseal(stores, SecretKeys({"newer": b"\x01" * 32, **keys.keys})) == 1
+    newer = SecretKeys({"newer": b"\x01" * 32})
+    assert node_seed(stores.accounts, newer, lies_open=False) == seed
 
 
 def test_a_node_key_that_was_sealed_with_a_key_that_is_gone_is_named(service):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 
 from odf_protocol.commitments import SEED_BYTES
 
 from .accounts import AccountStore
-from .sealing import SecretKeys
+from .sealing import SecretKeys, secret_unreadable
 
 NODE_KEY = "node-key"
 """Name of the secret that is the seed of the node's own key."""
@@ -29,7 +31,7 @@ def node_seed(accounts: AccountStore, keys: SecretKeys, *, lies_open: bool) -> b
     stored = accounts.secret(NODE_KEY, made)
     if stored.startswith(OPEN):
         return stored.removeprefix(OPEN)
-    return bytes.fromhex(keys.text_of(NODE_KEY, NODE_KEY, stored))
+    return _sealed_seed(keys, stored)
 
 
 def reseal_node_seed(accounts: AccountStore, keys: SecretKeys) -> int:
@@ -40,5 +42,19 @@ def reseal_node_seed(accounts: AccountStore, keys: SecretKeys) -> int:
     if not accounts.has_secret(NODE_KEY):
         return 0
     own = accounts.secret(NODE_KEY, b"")
-    new = None if own.startswith(OPEN) else keys.renewed(NODE_KEY, NODE_KEY, own)
-    return int(new is not None and accounts.replace_secret(NODE_KEY, own, new))
+    if own.startswith((OPEN, f"{keys.newest}:".encode())):
+        return 0
+    new = keys.kept(NODE_KEY, NODE_KEY, _sealed_seed(keys, own).hex())
+    return int(accounts.replace_secret(NODE_KEY, own, new))
+
+
+def _sealed_seed(keys: SecretKeys, stored: bytes) -> bytes:
+    """Return the seed out of its sealed form, or of the form of databases before there was one:
+    a value of 32 bytes, of which and of the key of secrets the seed is a digest."""
+    key_id, _, value = stored.partition(b":")
+    if len(value) != SEED_BYTES:
+        return bytes.fromhex(keys.text_of(NODE_KEY, NODE_KEY, stored))
+    key = keys.keys.get(key_id.decode())
+    if key is None:
+        raise secret_unreadable(NODE_KEY, key_id.decode())
+    return hmac.digest(key, NODE_KEY.encode() + value, hashlib.sha256)
