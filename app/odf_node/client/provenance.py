@@ -25,7 +25,6 @@ from .http import TransferFailed, open_http
 from .later import httpx
 from .limits import ClientLimits, one_line
 from .node_api import NOTHING, Given, NodeApi
-from .reach import PORTS
 from .remotes import http_base
 
 Depth = int | str
@@ -66,6 +65,8 @@ def why_everywhere(
 def _networks(base: str) -> tuple[str, ...]:
     """Return the ranges of other nodes, beside the public network: any if the first node is not on
     it, else none, so that no public node has this machine ask within its own network."""
+    from .reach import PORTS  # loads libraries of the network
+
     parts = urlsplit(base)
     try:
         reachable(parts.hostname or "", parts.port or PORTS[parts.scheme], ())
