@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from backends import ON_FILES
+from backends import ONE_PAIR
 from browsers import overflow, violations
 from nodes import COMMAND, odf
 
 pytestmark = [
     pytest.mark.e2e,
     # Commands and form meet a node, wherever it keeps its data.
-    pytest.mark.parametrize("pair", ON_FILES[:1], indirect=True),
+    pytest.mark.parametrize("pair", ONE_PAIR, indirect=True),
 ]
 
 ROWS = """\

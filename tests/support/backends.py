@@ -19,6 +19,8 @@ BACKENDS = {
 PAIRS = list(BACKENDS) if os.environ.get("ODF_TORTURE") else ["sqlite, files", "postgres, bucket"]
 """Of tests that start nodes: every adapter once. What adapters do alike on any pair is held by the
 contract suites and by `tests/storage`, which open all four."""
+ONE_PAIR = PAIRS if os.environ.get("ODF_TORTURE") else PAIRS[:1]
+"""Of tests to which it is all the same where a node keeps what it has."""
 ON_FILES, IN_BUCKETS = (
     [name for name, (_, in_bucket) in BACKENDS.items() if in_bucket is wanted]
     for wanted in (False, True)
