@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from chain_maker import add_data, parquet, slice_of
 from kartothek_published import A, C, D, Growing, Publisher, R, Watched
-from process_bytes import bytes_read
+from processes import bytes_read
 from upkeep_parts import key_of
 
 from odf_storage.datasets.kartothek.definition import Mode

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import duckdb
 from kartothek_published import A, Growing
-from process_bytes import bytes_read
+from processes import bytes_read
 from service import serving
 
 from odf_storage.datasets.kartothek.own_index import refresh_own_index

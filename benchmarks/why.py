@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import duckdb
 import numpy as np
 import pyarrow as pa
-from process_bytes import bytes_read, processor_seconds
+from processes import bytes_read, cpu_seconds
 from tests.workers.derivatives import (
     MILLIS,
     SCHEMA,
@@ -97,14 +97,14 @@ def median(ask: Callable[[int], Any]) -> tuple[float, float, float]:
     """Return the median seconds and bytes of questions after the first one, and the mean seconds
     of the processor."""
     ask(0)
-    worked = processor_seconds(os.getpid())
+    worked = cpu_seconds(os.getpid())
     seconds, read = [], []
     for at in range(1, ASKED + 1):
         before, began = bytes_read(os.getpid()), time.perf_counter()
         ask(at)
         seconds.append(time.perf_counter() - began)
         read.append(bytes_read(os.getpid()) - before)
-    worked = processor_seconds(os.getpid()) - worked
+    worked = cpu_seconds(os.getpid()) - worked
     return statistics.median(seconds), statistics.median(read), worked / ASKED
 
 
