@@ -29,10 +29,10 @@ import pyarrow as pa
 import pyarrow.csv
 from tests.workers.datasets import created, now, upload
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetDataSchema
 from odf_protocol.metadata.sources import (

@@ -35,7 +35,7 @@ from processes import cpu_seconds, held_bytes
 from servers import free_port, wait_until
 from upkeep_parts import next_block
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import HashedBlock, SetDataSchema
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores

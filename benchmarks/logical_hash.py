@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odf_protocol.arrow_digest import ArrowDigest
+from odf_protocol.columns.arrow_digest import ArrowDigest
 
 ROWS = 1_000_000
 BATCH_ROWS = 65_536

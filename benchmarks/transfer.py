@@ -41,8 +41,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from counting import counting
 
-from odf_node.client.remotes import Location
-from odf_node.client.sync import pull, push
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer.sync import pull, push
 from odf_node.service.processes.server import NodeServer, server_config
 from odf_node.service.settings import Settings
 from odf_protocol.chain.rules import author
@@ -562,7 +562,7 @@ def bench_chain(work: Path) -> None:
 
 
 def _pull_time(server: Process, target: Path, *, compact: bool) -> float:
-    import odf_node.client.socket as client_socket
+    import odf_node.client.transfer.socket as client_socket
 
     header = client_socket.PAYLOAD_HEADER
     client_socket.PAYLOAD_HEADER = header if compact else "x-unused"

@@ -26,7 +26,7 @@ from msgspec import structs
 from servers import s3_server
 from upkeep_parts import TOMORROW
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.metadata.events import HashedBlock, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.info import write_info

@@ -42,10 +42,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from chain_maker import add_data, linked, parquet, seed, slice_of, some_id
 
-from odf_protocol.arrow_columns import Coded, Column, Columns
-from odf_protocol.arrow_digest import CACHE_WINDOW_ROWS
-from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.arrow_values import stream, validity
+from odf_protocol.columns.arrow_columns import Coded, Column, Columns
+from odf_protocol.columns.arrow_digest import CACHE_WINDOW_ROWS
+from odf_protocol.columns.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_values import stream, validity
 from odf_protocol.metadata.events import SetDataSchema
 from odf_storage.datasets.verify.objects import CHUNK_BYTES
 from odf_storage.datasets.verify.run import FolderSource, verify_chain

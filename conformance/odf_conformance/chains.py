@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_digest import logical_hash
 from odf_protocol.codec.blocks import decode_block, encode_block
+from odf_protocol.columns.arrow_digest import logical_hash
 from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant

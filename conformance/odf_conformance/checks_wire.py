@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import ExitStack
 
-from odf_protocol.attributes import Attributes
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddPushSource
 from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .arrow_schema import MAX_NESTING, UnsupportedSchema
+from .columns.arrow_schema import MAX_NESTING, UnsupportedSchema
 from .metadata import schema as odf
 from .metadata.schema import DataField, DataSchema, DataType, TimeUnit
 

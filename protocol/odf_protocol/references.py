@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from .attributes import Attributes, MalformedAttributes
 from .identity import DID_ODF, DatasetAlias, DatasetId, DatasetRef, MalformedName, Name, RemoteAlias
+from .metadata.attributes import Attributes, MalformedAttributes
 from .metadata.schema import DataSchema, DataTypeOption, DataTypeString
 
 MAX_URL_CHARS = 2048

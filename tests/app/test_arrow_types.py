@@ -20,9 +20,9 @@ import pytest
 from service import NOON, Service, seeded, serving
 
 import odf_node
-from odf_node.client import sync
-from odf_node.client.remotes import Location
-from odf_protocol.arrow_schema import from_arrow
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.metadata.events import SetDataSchema
 
 UTC_MS = pa.timestamp("ms", "UTC")

@@ -17,10 +17,10 @@ from tests.workers.derivatives import Working, add_rows, derivative, root
 
 import odf_node
 from odf_node.cli.main import main
-from odf_node.client.attestations import FILE
-from odf_node.client.node_api import NodeApi
-from odf_node.client.notices import Notice
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.node_api import NodeApi
+from odf_node.client.nodes.notices import Notice
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.proofs.attestations import FILE
 from odf_node.service.query.proofs import SigningKeys
 from odf_node.service.trust.attestations import JOBS_AT_ONCE, Attesting
 from odf_protocol.commitments import KeyPair, did_key, key_pair

@@ -18,12 +18,12 @@ from datafusion import SessionContext
 from service import Service, described, seeded, serving
 
 from odf_node.cli.main import main
-from odf_node.client.remotes import Location
-from odf_node.client.sync import pull, push
-from odf_protocol.arrow_digest import digest_of, logical_hash
-from odf_protocol.arrow_schema import from_arrow
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer.sync import pull, push
+from odf_protocol.columns.arrow_digest import digest_of, logical_hash
+from odf_protocol.columns.arrow_schema import from_arrow
+from odf_protocol.columns.slice_file import schema_of
 from odf_protocol.metadata.events import SetDataSchema
-from odf_protocol.slice_file import schema_of
 from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import ObjectKind
 

@@ -17,11 +17,11 @@ from chains import make_dataset
 from refusals import refusing
 from service import serving
 
-from odf_node.client import sync
-from odf_node.client.http import DatasetMissing, Overloaded, TransferFailed, with_retries
-from odf_node.client.limits import LIMITS
-from odf_node.client.remotes import Location
-from odf_node.client.socket import conversation
+from odf_node.client.nodes.http import DatasetMissing, Overloaded, TransferFailed, with_retries
+from odf_node.client.nodes.limits import LIMITS
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
+from odf_node.client.transfer.socket import conversation
 from odf_storage.stores.ports.values import Visibility
 
 NOTHING = b""

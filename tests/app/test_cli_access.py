@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from service import serving, ten_rows
 
 from odf_node.cli.main import main
-from odf_node.client.home import Logins
+from odf_node.client.nodes.home import Logins
 from odf_node.service.accounts.accounts import create_account
 from odf_node.service.accounts.login import begin_session
 from odf_storage.stores.ports.values import Scope, Visibility

@@ -15,7 +15,7 @@ from service import serving, ten_rows
 import odf_node
 from odf_node.cli.help import EXAMPLES
 from odf_node.cli.main import main
-from odf_node.client.limits import spark_text
+from odf_node.client.nodes.limits import spark_text
 
 
 @pytest.fixture(scope="module")

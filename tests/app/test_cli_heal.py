@@ -12,7 +12,7 @@ from service import serving
 from static_files import answering, send
 
 from odf_node.cli.main import main
-from odf_node.client.remotes import MAX_PUSHED, Location, note_remotes, remotes_of
+from odf_node.client.nodes.remotes import MAX_PUSHED, Location, note_remotes, remotes_of
 from odf_storage.stores.objects.layout import KIND_FOLDERS
 
 FOLDERS = sorted(KIND_FOLDERS.values())

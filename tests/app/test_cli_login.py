@@ -16,8 +16,8 @@ from static_files import answering, send
 
 from odf_node.cli import tokens as commands
 from odf_node.cli.main import main
-from odf_node.client.device_login import await_session
-from odf_node.client.home import Logins
+from odf_node.client.nodes.home import Logins
+from odf_node.client.uses.device_login import await_session
 from odf_node.service.accounts.accounts import create_account, set_password
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.runtime.clock import system_clock

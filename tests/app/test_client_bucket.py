@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from refusals import refusing
 
 from odf_node.cli.main import main
-from odf_node.client import sync
-from odf_node.client.http import DatasetMissing
-from odf_node.client.receive import DestinationAhead, Diverged
-from odf_node.client.remotes import Location, Transfer
-from odf_node.client.simple_pull import BucketRepository
+from odf_node.client.nodes.http import DatasetMissing
+from odf_node.client.nodes.remotes import Location, Transfer
+from odf_node.client.transfer import sync
+from odf_node.client.transfer.receive import DestinationAhead, Diverged
+from odf_node.client.transfer.simple_pull import BucketRepository
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
 from odf_storage.stores.ports.errors import ObjectNotFound

@@ -14,8 +14,8 @@ from service import serving, ten_rows
 from static_files import answering, send
 
 from odf_node.cli.main import main
-from odf_node.client.remotes import Location, Repositories, note_remotes, remotes_of
-from odf_node.client.targets import read_address, write_address
+from odf_node.client.nodes.remotes import Location, Repositories, note_remotes, remotes_of
+from odf_node.client.nodes.targets import read_address, write_address
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
 from odf_storage.stores.ports.values import Visibility
 

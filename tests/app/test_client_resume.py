@@ -19,12 +19,12 @@ from strangers import Stranger, honest_pull, playing
 from threaded_node import threaded_node
 
 from odf_node.cli.transfer import _mirrored
-from odf_node.client import sync
-from odf_node.client.http import Unreachable
-from odf_node.client.limits import ClientLimits
-from odf_node.client.linked import UrlExpired
-from odf_node.client.receive import Outcome
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.http import Unreachable
+from odf_node.client.nodes.limits import ClientLimits
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
+from odf_node.client.transfer.linked import UrlExpired
+from odf_node.client.transfer.receive import Outcome
 
 KILLS = int(os.environ.get("ODF_TEST_KILLS", "3"))
 """How often a real process is killed; set it to 30 to be sure."""

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from refusals import refusing
 from static_files import answering, send, static_files
 
-from odf_node.client import sync
-from odf_node.client.folder import FolderRepository
-from odf_node.client.http import DatasetMissing, TransferFailed, Unauthenticated, Unreachable
-from odf_node.client.limits import ClientLimits
-from odf_node.client.receive import (
+from odf_node.client.nodes.http import DatasetMissing, TransferFailed, Unauthenticated, Unreachable
+from odf_node.client.nodes.limits import ClientLimits
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
+from odf_node.client.transfer.folder import FolderRepository
+from odf_node.client.transfer.receive import (
     BlockMissing,
     DestinationAhead,
     Diverged,
@@ -25,7 +26,6 @@ from odf_node.client.receive import (
     SourceObjectMissing,
     Unwatched,
 )
-from odf_node.client.remotes import Location
 from odf_protocol.chain.definition_rules import ChainRuleBroken
 from odf_protocol.metadata.events import AddData, OffsetInterval
 from odf_protocol.multihash import HashMismatch, Multihash

@@ -11,19 +11,19 @@ from chains import FolderDataset, files_of, make_dataset
 from refusals import refusing
 from threaded_node import ThreadedNode, threaded_node
 
-from odf_node.client import smart_pull, sync
-from odf_node.client.folder import FolderRepository
-from odf_node.client.http import DatasetMissing, Unauthenticated, Unauthorized
-from odf_node.client.limits import ClientLimits
-from odf_node.client.receive import (
+from odf_node.client.nodes.http import DatasetMissing, Unauthenticated, Unauthorized
+from odf_node.client.nodes.limits import ClientLimits
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.nodes.repositories import HttpRepository
+from odf_node.client.transfer import smart_pull, sync
+from odf_node.client.transfer.folder import FolderRepository
+from odf_node.client.transfer.receive import (
     DestinationAhead,
     Diverged,
     Outcome,
     SourceObjectMissing,
     Unwatched,
 )
-from odf_node.client.remotes import Location
-from odf_node.client.repositories import HttpRepository
 from odf_protocol.chain.rules import fold
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.instant import Instant
@@ -128,7 +128,7 @@ def test_equal_heads_are_up_to_date_without_a_websocket(place, ours, tmp_path, m
     def no_socket(*_: object, **__: object) -> None:
         raise AssertionError("a WebSocket was opened")
 
-    monkeypatch.setattr("odf_node.client.smart_push.conversation", no_socket)
+    monkeypatch.setattr("odf_node.client.transfer.smart_push.conversation", no_socket)
     monkeypatch.setattr(smart_pull, "conversation", no_socket)
     read = blocks_read(monkeypatch)
     assert place.push(ours).outcome == "up-to-date"
@@ -342,7 +342,7 @@ def test_a_name_belongs_to_one_dataset(place, ours, tmp_path):
 
 def test_another_protocol_version_is_refused(place, ours, tmp_path, monkeypatch):
     place.push(ours)
-    monkeypatch.setattr("odf_node.client.socket.PROTOCOL_VERSION", 0)
+    monkeypatch.setattr("odf_node.client.transfer.socket.PROTOCOL_VERSION", 0)
     with refusing("HandshakeRefused", match="Incompatible client version"):
         place.pull(tmp_path / "copy")
 

@@ -19,10 +19,10 @@ from strangers import Stranger, batch_text, honest_pull, plan_text, playing, str
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection
 
-from odf_node.client import sync
-from odf_node.client.limits import ClientLimits
-from odf_node.client.receive import Diverged
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.limits import ClientLimits
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
+from odf_node.client.transfer.receive import Diverged
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.multihash import HashMismatch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from refusals import refusing
 
-from odf_node.client.remotes import Location, Transfer, node_base
+from odf_node.client.nodes.remotes import Location, Transfer, node_base
 
 
 @pytest.mark.scenario("F02")

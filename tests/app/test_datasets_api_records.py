@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odf_node.service.datasets.schema_formats import SchemaFormat, written
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_storage.datasets.read import formats as csv_cells
 from odf_storage.datasets.read.records import DataFormat, shaped, values
 

@@ -17,7 +17,7 @@ from table_made import ITEMS, TableMade, item
 from odf_node.service.accounts.accounts import ensure_account
 from odf_node.service.ducklake.columns import LakeColumns
 from odf_node.service.ducklake.taken_back import TakenBack
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.delta.vectors import portable
 from odf_storage.datasets.versions.dead_rows import Bitmap
 from odf_storage.stores.ports.values import Role, Visibility

@@ -13,9 +13,9 @@ from refusals import refusing
 from service import Service, described, ten_rows
 
 from odf_node.cli.main import main
-from odf_node.client import events
-from odf_node.client.events import follow
-from odf_node.client.http import DatasetMissing
+from odf_node.client.nodes.http import DatasetMissing
+from odf_node.client.uses import events
+from odf_node.client.uses.events import follow
 from odf_protocol.identity import DatasetRef
 
 

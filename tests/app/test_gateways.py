@@ -15,7 +15,7 @@ from tests.app.test_publishing_api import SOURCE, worker
 
 import odf_node
 from odf_node.cli.main import main
-from odf_node.client.http import Unreachable, repeated, retry_after
+from odf_node.client.nodes.http import Unreachable, repeated, retry_after
 from odf_protocol.codec.manifests import load_event
 from odf_protocol.errors import BadInput
 from odf_storage.stores.ports.values import Failed, Succeeded

@@ -19,8 +19,8 @@ from static_files import static_files
 
 import odf_node
 from odf_node.cli.main import main
-from odf_node.client import trust as client_trust
-from odf_node.client.trust import KnownLog, LogMemory, is_another
+from odf_node.client.proofs import trust as client_trust
+from odf_node.client.proofs.trust import KnownLog, LogMemory, is_another
 from odf_node.service.trust.log import LogKeeper
 from odf_protocol.commitments import key_pair
 from odf_protocol.metadata.events import SetDataSchema

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from service import NOON, SCHEMA, Chain, Service, described, serving, ten_rows
 
-from odf_protocol.arrow_digest import digest_of
+from odf_protocol.columns.arrow_digest import digest_of
 from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeOption, DataTypeString
 from odf_protocol.multihash import Multihash

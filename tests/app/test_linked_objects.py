@@ -14,13 +14,13 @@ from refusals import refusing
 from service import NOON, SCHEMA, Chain, seeded, serving
 from upkeep_parts import TOMORROW
 
-from odf_node.client import sync
-from odf_node.client.limits import LIMITS
-from odf_node.client.remotes import Location
-from odf_protocol.arrow_digest import logical_hash_of
-from odf_protocol.arrow_schema import to_arrow
-from odf_protocol.attributes import Attributes
+from odf_node.client.nodes.limits import LIMITS
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
+from odf_protocol.columns.arrow_digest import logical_hash_of
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_protocol.references import LinkedObjects, summary_of

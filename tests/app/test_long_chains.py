@@ -10,8 +10,8 @@ import pytest
 from chains import files_of, make_dataset
 from threaded_node import threaded_node
 
-from odf_node.client import sync
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant

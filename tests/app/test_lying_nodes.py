@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import odf_node
-from odf_node.client.http import open_http
-from odf_node.client.limits import LIMITS
+from odf_node.client.nodes.http import open_http
+from odf_node.client.nodes.limits import LIMITS
 from odf_protocol.errors import LimitExceeded
 
 BLOCK = "f1620" + "0" * 64

@@ -12,8 +12,8 @@ from chains import FolderDataset, files_of, make_dataset
 from threaded_node import ThreadedNode, threaded_node
 from upkeep_parts import TOMORROW
 
-from odf_node.client import sync
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_storage.datasets.dataset.dataset import Dataset

@@ -13,9 +13,9 @@ from servers import wait_until
 from service import SCHEMA, described, seeded, serving, ten_rows
 from static_files import answering, send
 
-from odf_node.client import sync
-from odf_node.client.limits import ClientLimits
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.limits import ClientLimits
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_node.service.mirrors.mirrors import mirror_asked
 from odf_protocol.codec.manifests import MalformedManifest
 from odf_protocol.identity import DatasetAlias, DatasetRef

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from service import SCHEMA, Chain, Service, seeded, serving
 
 from odf_node.cli.main import main
-from odf_node.client import monitor
-from odf_node.client.trust import LogMemory
+from odf_node.client.proofs import monitor
+from odf_node.client.proofs.trust import LogMemory
 from odf_node.service.trust.log import LogKeeper
 from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetRef

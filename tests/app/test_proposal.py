@@ -29,8 +29,8 @@ from odf_node.proposal.sample import DIRECTORY_BYTES, sample_of
 from odf_node.proposal.wire import to_manifest
 from odf_protocol.codec.manifests import load_snapshots
 from odf_protocol.errors import NodeError
-from odf_protocol.source_rules import check_definition
-from odf_workers.readers.read import open_frame
+from odf_protocol.sources.source_rules import check_definition
+from odf_workers.readers.formats.read import open_frame
 from odf_workers.slices.schema import Limits
 
 CITIES = """\

@@ -21,7 +21,7 @@ from refusals import refusing
 from service import NOON, Service, ten_rows
 
 import odf_node
-from odf_node.client.repositories import HttpRepository
+from odf_node.client.nodes.repositories import HttpRepository
 from odf_node.public.filesystem import OdfFileSystem
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.ports.values import Visibility

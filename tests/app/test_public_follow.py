@@ -14,7 +14,7 @@ from servers import free_port, wait_until
 from service import Service, described, seeded, serving, ten_rows
 
 import odf_node
-from odf_node.client.http import Unreachable
+from odf_node.client.nodes.http import Unreachable
 from odf_node.public import following
 from odf_protocol.errors import NotFound
 

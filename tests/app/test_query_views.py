@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from service import NOON, SCHEMA, Chain, described, seeded, serving
 
-from odf_protocol.arrow_digest import digest_of
+from odf_protocol.columns.arrow_digest import digest_of
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,

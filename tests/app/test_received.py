@@ -20,7 +20,7 @@ from service import Chain, Service, described, parquet_rows, seeded, serving, te
 from websockets.exceptions import ConnectionClosed
 
 from odf_node.service.mirrors.mirror_pull import NodeTarget
-from odf_protocol.arrow_digest import digest_of
+from odf_protocol.columns.arrow_digest import digest_of
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash

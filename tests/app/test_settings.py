@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 from refusals import refusing
 
-from odf_node.client.home import VARIABLES as OF_CLIENT
+from odf_node.client.nodes.home import VARIABLES as OF_CLIENT
 from odf_node.service.setting_groups.words import Tenancy
 from odf_node.service.settings import Settings, load_settings, warn_of_old_names
 from odf_storage.runtime.environment import GONE, RENAMED, SharedSettings, example_lines, variables

@@ -9,9 +9,9 @@ from service import seeded, serving, ten_rows
 
 import odf_node
 from odf_node.cli.main import main
-from odf_node.client.http import Unauthenticated
-from odf_node.client.limits import LIMITS
-from odf_node.client.reach import ForgivingClient, TokenNotKnown
+from odf_node.client.nodes.http import Unauthenticated
+from odf_node.client.nodes.limits import LIMITS
+from odf_node.client.nodes.reach import ForgivingClient, TokenNotKnown
 from odf_protocol.instant import Instant
 from odf_storage.stores.ports.values import Visibility
 

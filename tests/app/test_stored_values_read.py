@@ -14,7 +14,7 @@ from bad_values import BAD_COLUMNS
 from msgspec.structs import replace
 from service import SCHEMA, Service, described, parquet_rows, seeded, serving
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import SetDataSchema
 from odf_storage.datasets.read.formats import Format

@@ -16,8 +16,8 @@ from refusals import refusing
 from servers import S3Server
 from threaded_node import ThreadedNode, threaded_node
 
-from odf_node.client import sync
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_node.service.transfer.pull import Links
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetRef

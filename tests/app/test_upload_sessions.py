@@ -23,9 +23,9 @@ from chains import make_dataset
 from service import serving, ten_rows
 from threaded_node import threaded_node
 
-from odf_node.client import sync
-from odf_node.client.limits import ClientLimits
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.limits import ClientLimits
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Scope, Visibility
 

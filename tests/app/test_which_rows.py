@@ -21,8 +21,8 @@ from table_made import TableMade
 
 import odf_node
 from odf_node.cli.main import main
-from odf_node.client import sync
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_protocol.errors import BadInput
 from odf_storage.stores.ports.values import Visibility
 

@@ -20,8 +20,8 @@ from tests.workers.derivatives import Working, add_rows, derivative, moment, nod
 
 import odf_node
 from odf_node.cli.main import main
-from odf_node.client import provenance
-from odf_node.client.remotes import Repositories
+from odf_node.client.nodes.remotes import Repositories
+from odf_node.client.proofs import provenance
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload

@@ -13,9 +13,9 @@ import pytest
 from service import SCHEMA, Chain, Service, described, seeded
 from websockets.sync.client import ClientConnection, connect
 
-from odf_node.client import smart_pull, sync
-from odf_node.client.http import TransferFailed
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.http import TransferFailed
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import smart_pull, sync
 from odf_node.service.auth.actors import AccessToken
 from odf_node.service.transfer import pull as node_pull
 from odf_protocol.metadata.events import SetDataSchema

@@ -33,8 +33,8 @@ from service import Service, serving
 from tests.workers.datasets import created
 from tests.workers.derivatives import derivative, node_of
 
-from odf_node.client import sync
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import transform_job

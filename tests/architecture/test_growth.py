@@ -115,7 +115,7 @@ MADE = {
     "app/odf_node/proposal/texts.py": "of two signs; reads the beginning of a file; measured",
     "app/odf_node/proposal/values.py": "of signs in a fixed table; a text is read once a form",
     "app/odf_node/service/flight/tables.py": "RE2, of at most 200 characters, or of one alias",
-    "protocol/odf_protocol/time_patterns.py": "of at most 100 characters, and reads at most 200",
+    "protocol/odf_protocol/sources/time_patterns.py": "of at most 100 characters; it reads 200",
 }
 """Modules that compile an expression out of values, with the reason why it is bounded."""
 

@@ -132,7 +132,7 @@ def test_only_the_settings_modules_read_the_environment():
 
 ENVIRONMENT_READERS = SETTINGS_MODULES | {
     "app/odf_node/cli/output.py",  # the token a person keeps in the environment of the shell
-    "app/odf_node/client/home.py",  # and that of a program
+    "app/odf_node/client/nodes/home.py",  # and that of a program
     "app/odf_node/service/pages/loading.py",  # prints programs that do
     "workers/odf_workers/engines/spark/python_daemon.py",  # Spark hands over nothing else
     "app/odf_node/cli/doctor.py",  # says whether JAVA_HOME is what Spark starts with
@@ -180,7 +180,7 @@ def test_the_service_imports_no_spark():
 def test_the_client_starts_without_database_and_arrow():
     """They take twice as long to import as all the rest of a command line."""
     look = (
-        "import sys, odf_node.client.sync; "
+        "import sys, odf_node.client.transfer.sync; "
         "print(*{'sqlalchemy', 'pyarrow', 'numpy'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True)

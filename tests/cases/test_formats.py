@@ -16,11 +16,11 @@ from throwaway import throwaway_stores
 from web_server import Answer, web_server
 
 from odf_protocol.codec.manifests import from_data, load_snapshots
-from odf_protocol.csv_header import HeaderMismatch
 from odf_protocol.metadata.sources import FetchStepUrl, ReadStep
+from odf_protocol.sources.csv_header import HeaderMismatch
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
-from odf_workers.readers.plain import plain_file
-from odf_workers.readers.read import open_frame
+from odf_workers.readers.formats.plain import plain_file
+from odf_workers.readers.formats.read import open_frame
 from odf_workers.slices.schema import BadRow, Frame, Limits
 
 CASES = Path(__file__).parents[1] / "vectors" / "cases"
@@ -73,7 +73,7 @@ def polled(source: Any, folder: Path, answer: Answer) -> PollReceipt:
 def test_case_09_figures_with_leading_zeros_are_no_numbers_that_nobody_declared(
     tmp_path: Path,
 ) -> None:
-    from odf_workers.readers.features import Known
+    from odf_workers.readers.values.features import Known
 
     name = "09-json-text-code"
     (field, *_) = opened(CASES / name / "1.ndjson", tmp_path, "NdJson").schema

@@ -88,7 +88,7 @@ def test_the_wheel_installs_its_packages_and_nothing_else(installed: Path) -> No
     (packages,) = installed.glob("lib/python3*/site-packages")
     tops = {each.name for each in packages.iterdir() if each.is_dir() and "-" not in each.name}
     assert tops - {"__pycache__"} == PACKAGES
-    code = "import odf_node.client.sync as m; print(m.__file__)"
+    code = "import odf_node.client.transfer.sync as m; print(m.__file__)"
     assert Path(_run(installed / "bin" / "python", "-P", "-c", code).strip()).is_relative_to(
         installed
     )

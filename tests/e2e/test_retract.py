@@ -11,7 +11,7 @@ from nodes import odf, served
 from refusals import refusing
 
 import odf_node
-from odf_node.client.node_api import RequestRefused
+from odf_node.client.nodes.node_api import RequestRefused
 from odf_node.public.publish import standing
 
 pytestmark = pytest.mark.e2e

@@ -19,8 +19,8 @@ from table_made import TableMade
 from user_spark import UserSpark, user_spark
 
 import odf_node
-from odf_protocol.arrow_digest import digest_of
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_digest import digest_of
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import ObjectKind, Visibility

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from odf_protocol.arrow_digest import ArrowDigest
-from odf_protocol.arrow_schema import decode_raw_arrow_schema, from_arrow, to_arrow
+from odf_protocol.columns.arrow_digest import ArrowDigest
+from odf_protocol.columns.arrow_schema import decode_raw_arrow_schema, from_arrow, to_arrow
 from odf_protocol.ddl import parse_ddl
 from odf_protocol.errors import NodeError
 

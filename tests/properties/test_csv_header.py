@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odf_protocol.csv_header import HeaderMismatch, Matched, match
-from odf_protocol.source_options import HeaderRule
+from odf_protocol.sources.csv_header import HeaderMismatch, Matched, match
+from odf_protocol.sources.source_options import HeaderRule
 
 NAMES = ["a", "b", "c", "d", "e"]
 OTHERS = [*NAMES, "x", "y", "A", " b ", "C", "ß", "ss", "", "é"]

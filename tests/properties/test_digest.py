@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_protocol.arrow_digest import logical_hash, logical_hash_of, type_prefix, windows
+from odf_protocol.columns.arrow_digest import logical_hash, logical_hash_of, type_prefix, windows
 
 DAYS = st.integers(-10_000, 10_000)
 LEAVES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [

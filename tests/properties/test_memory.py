@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from known import vectors
 
-from odf_protocol.attributes import Attributes
 from odf_protocol.codec import encode
 from odf_protocol.codec.blocks import decode_block, encode_block
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import (
     HashedBlock,
     MetadataBlock,

@@ -14,17 +14,17 @@ import pytest
 from lanes import lay_open
 from refusals import refusing
 
-from odf_protocol import arrow_columns
-from odf_protocol.arrow_columns import Columns, SliceDigest
-from odf_protocol.arrow_digest import (
+from odf_protocol.columns import arrow_columns
+from odf_protocol.columns.arrow_columns import Columns, SliceDigest
+from odf_protocol.columns.arrow_digest import (
     ArrowDigest,
     UnsupportedColumn,
     digest_of,
     logical_hash,
     logical_hash_of,
 )
-from odf_protocol.arrow_values import stream, validity
-from odf_protocol.slice_file import UnreadableSlice, open_slice
+from odf_protocol.columns.arrow_values import stream, validity
+from odf_protocol.columns.slice_file import UnreadableSlice, open_slice
 from odf_storage.lanes import hash_all
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odf_protocol.arrow_schema import (
+from odf_protocol.columns.arrow_schema import (
     BUFFER_ENCODING,
     DATE_ENCODING,
     DECIMAL_ENCODING,
@@ -24,11 +24,11 @@ from odf_protocol.arrow_schema import (
     to_arrow,
     to_arrow_type,
 )
-from odf_protocol.attributes import Attributes
+from odf_protocol.columns.stored_types import parquet_type, spark_type
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata import schema as odf
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.schema import DataField, DataSchema, DataType, TimeUnit
-from odf_protocol.stored_types import parquet_type, spark_type
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 TYPE_MAP = json.loads((VECTORS / "ingest/type_map.json").read_text())["cases"]

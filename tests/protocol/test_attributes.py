@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from known import name_of, vectors
 from strategies import json_values
 
-from odf_protocol.attributes import (
+from odf_protocol.metadata.attributes import (
     MAX_BYTES,
     MAX_DEPTH,
     Attributes,

@@ -12,12 +12,12 @@ import pytest
 from raw_arrow import bare_schema
 from refusals import refusing
 
-from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.chain.definition_rules import ChainRuleBroken
 from odf_protocol.chain.rules import RuleOrigin, append, append_received, fold, report
 from odf_protocol.chain.snapshot import prepare
 from odf_protocol.codec.blocks import decode_block, encode_block
 from odf_protocol.codec.manifests import from_data, to_data
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import Instant

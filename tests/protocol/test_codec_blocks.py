@@ -10,7 +10,6 @@ from flatbuffers import Builder
 from known import name_of, vectors
 from refusals import refusing
 
-from odf_protocol.attributes import MAX_BYTES, Attributes
 from odf_protocol.codec import blocks, encode
 from odf_protocol.codec.blocks import (
     MANIFEST_FIELDS,
@@ -28,6 +27,7 @@ from odf_protocol.codec.tables import TABLES, UNIONS, Field
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import MAX_BYTES, Attributes
 from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odf_protocol.arrow_schema import UnsupportedSchema
+from odf_protocol.columns.arrow_schema import UnsupportedSchema
 from odf_protocol.ddl import parse_ddl
 from odf_protocol.metadata import schema as odf
 from odf_protocol.metadata.schema import DataType

@@ -14,7 +14,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.iceberg.manifests import (
     ROWS_IN_BLOCK,
     File,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odf_protocol.attributes import Attributes
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,

@@ -8,10 +8,10 @@ from events import COLUMNS, ROOT, SYSTEM_COLUMNS, TIME, chain, optional, schema,
 from raw_arrow import bare_schema
 from refusals import refusing
 
-from odf_protocol.attributes import Attributes
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.schema_evolution import incompatibility, is_same
 from odf_protocol.chain.state import EMPTY
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import SetDataSchema, SetVocab
 from odf_protocol.metadata.schema import (
     DataField,

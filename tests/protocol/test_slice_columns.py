@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_protocol import arrow_columns
-from odf_protocol.arrow_columns import SliceDigest
-from odf_protocol.arrow_digest import digest_of, logical_hash
+from odf_protocol.columns import arrow_columns
+from odf_protocol.columns.arrow_columns import SliceDigest
+from odf_protocol.columns.arrow_digest import digest_of, logical_hash
+from odf_protocol.columns.slice_file import UnreadableSlice
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import UnreadableSlice
 
 ROWS = 1000
 TYPES = [

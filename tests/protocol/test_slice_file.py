@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from footers import deadly, harmed, many_kinds, written
 
-from odf_protocol import arrow_columns, slice_file
-from odf_protocol.arrow_columns import SliceDigest
-from odf_protocol.arrow_digest import UnsupportedColumn, digest_of
-from odf_protocol.slice_file import UnreadableSlice, open_slice, row_groups
+from odf_protocol.columns import arrow_columns, slice_file
+from odf_protocol.columns.arrow_columns import SliceDigest
+from odf_protocol.columns.arrow_digest import UnsupportedColumn, digest_of
+from odf_protocol.columns.slice_file import UnreadableSlice, open_slice, row_groups
 from odf_storage.lanes import hash_all
 
 WHOLE = written(many_kinds(), row_group_size=200)

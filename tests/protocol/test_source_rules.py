@@ -9,7 +9,7 @@ import pytest
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import AddPushSource, SetPollingSource
-from odf_protocol.source_rules import check_definition
+from odf_protocol.sources.source_rules import check_definition
 
 FIELDS = [{"name": "a", "type": "Int64"}, {"name": "b", "type": "String"}]
 CSV = {"kind": "Csv", "schema": {"fields": FIELDS}}

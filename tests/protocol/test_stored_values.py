@@ -11,7 +11,7 @@ from bad_values import BAD_COLUMNS, GOOD_ENDS, TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_protocol.stored_values import first_misfit, readable
+from odf_protocol.columns.stored_values import first_misfit, readable
 
 COUNT = int(os.environ.get("ODF_TEST_STORED_VALUES", "60"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from refusals import refusing
 
-from odf_protocol.time_patterns import pattern_of
+from odf_protocol.sources.time_patterns import pattern_of
 
 READ = [
     ("MMM d yyyy", "Jan 1 2000", "2000-01-01T00:00:00"),

@@ -27,8 +27,8 @@ from chain_maker import (
 )
 from processes import python_path
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import author, fold
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.errors import code_of
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import HashedBlock, SetDataSchema

@@ -25,10 +25,10 @@ from chain_maker import (
 from msgspec.structs import replace
 from refusals import refusing
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.definition_rules import ChainRuleBroken
 from odf_protocol.chain.rules import author, fold
 from odf_protocol.codec.blocks import encode_block
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_protocol.instant import Instant

@@ -20,11 +20,11 @@ from footers import deadly
 from msgspec.structs import replace
 from raw_arrow import bare_schema
 
-from odf_protocol.arrow_columns import Column, Columns
-from odf_protocol.arrow_digest import CACHE_WINDOW_ROWS, UnsupportedColumn
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import fold
 from odf_protocol.chain.state import EMPTY
+from odf_protocol.columns.arrow_columns import Column, Columns
+from odf_protocol.columns.arrow_digest import CACHE_WINDOW_ROWS, UnsupportedColumn
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,

@@ -93,7 +93,7 @@ class Ledger:
 def ledger(tmp_path: Path) -> Ledger:
     stores = throwaway_stores()
     made = Ledger(stores, tmp_path / "slices")
-    from odf_protocol.arrow_schema import from_arrow
+    from odf_protocol.columns.arrow_schema import from_arrow
     from odf_protocol.metadata.events import SetDataSchema
 
     millis = pa.timestamp("ms", "UTC")

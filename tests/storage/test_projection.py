@@ -14,8 +14,8 @@ from damaged import DictSource
 from known import document
 from refusals import refusing
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import (

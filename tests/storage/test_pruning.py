@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from sliced import SCHEMA, A, learned, random_filters, random_slices, view_of_slices
 
+from odf_protocol.columns.slice_file import Chunk, StatedBounds
 from odf_protocol.instant import Instant
 from odf_protocol.kartothek.predicates import Op, Term, mask_of
-from odf_protocol.slice_file import Chunk, StatedBounds
 from odf_storage.datasets.pruning import footers
 from odf_storage.datasets.pruning.bounds import (
     BoundsIndex,

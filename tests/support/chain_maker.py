@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_digest import logical_hash
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.codec.blocks import encode_block
+from odf_protocol.columns.arrow_digest import logical_hash
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import (

@@ -16,10 +16,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_digest import logical_hash_of
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import author, fold
 from odf_protocol.chain.state import EMPTY
+from odf_protocol.columns.arrow_digest import logical_hash_of
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import (

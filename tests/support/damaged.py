@@ -10,7 +10,7 @@ import pyarrow as pa
 from chain_maker import checkpoint_of, linked, parquet, seed, slice_of, some_id, table
 from msgspec.structs import replace
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import (
     AddData,

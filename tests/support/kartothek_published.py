@@ -10,7 +10,7 @@ import pyarrow as pa
 from chain_maker import NOON, add_data, entry, linked, parquet, seed, slice_of
 from upkeep_parts import dataset_of, key_of
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import AddData, DataSlice, HashedBlock, SetDataSchema
 from odf_storage.datasets.dataset.dataset import Dataset

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from service import NOON, Chain, seeded
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.metadata.events import (
     AttachmentEmbedded,
     AttachmentsEmbedded,

@@ -22,9 +22,9 @@ from odf_node.service.main import build_app
 from odf_node.service.processes.server import NodeServer, server_config
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import Node, open_node
-from odf_protocol.arrow_digest import digest_of
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY, ChainState
+from odf_protocol.columns.arrow_digest import digest_of
 from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant

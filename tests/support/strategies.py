@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from odf_protocol.attributes import Attributes
 from odf_protocol.codec.decode import ENUM_TYPES, MODELS
 from odf_protocol.codec.encode import number_range
 from odf_protocol.codec.tables import TABLES, UNIONS, Field
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.multihash import ARROW0_SHA3_256, SHA3_256, Multihash
 
 DEPTH = 4

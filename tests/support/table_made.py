@@ -12,7 +12,7 @@ import pyarrow as pa
 from chain_maker import NOON, linked, parquet, slice_of
 from upkeep_parts import dataset_of, key_of
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetAlias
 from odf_protocol.instant import NANOS, Instant

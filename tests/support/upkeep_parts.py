@@ -10,8 +10,8 @@ from chain_maker import add_data, entry, linked, parquet, seed, slice_of, table
 from click.testing import CliRunner, Result
 
 from odf_node.cli.main import main
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import fold
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import DataSlice, HashedBlock, SetDataSchema

@@ -12,7 +12,7 @@ import pyarrow as pa
 from chain_maker import NOON, add_data, entry, linked, parquet, seed
 from upkeep_parts import dataset_of, key_of
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.metadata.events import DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 from chains import FolderDataset, make_dataset
 
-from odf_node.client import sync
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_protocol.errors import NodeError, code_of
 from odf_storage.stores.ports.values import Visibility
 

@@ -36,8 +36,8 @@ from tests.app.test_linked_objects import SCAN, SCAN_HASH, linking_chain
 from tests.workers.datasets import created, ingest_options
 from tests.workers.derivatives import derivative, node_of
 
-from odf_node.client import sync
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.sources import MergeStrategyAppend, MergeStrategyLedger

@@ -19,7 +19,7 @@ from chain_maker import entry, linked, long_chain
 from nodes import COMMAND, answers
 from servers import free_port, wait_until
 
-from odf_node.client.events import follow
+from odf_node.client.uses.events import follow
 from odf_protocol.metadata.events import SetInfo
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import (

@@ -16,9 +16,9 @@ from refusals import refusing
 from tests.workers.datasets import created, ingest_options, ndjson, upload
 from throwaway import throwaway_stores
 
-from odf_protocol.arrow_digest import logical_hash_of
 from odf_protocol.chain.rules import author
 from odf_protocol.codec.manifests import from_data
+from odf_protocol.columns.arrow_digest import logical_hash_of
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetInfo
 from odf_protocol.metadata.sources import (
@@ -36,7 +36,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest.ways import LARGE, ONE_TASK, SMALL
-from odf_workers.readers import splits
+from odf_workers.readers.formats import splits
 from odf_workers.stages import pipeline
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 from odf_workers.jobs.ingest import run
 from odf_workers.partitions.port import Here
-from odf_workers.readers import csv_cuts, splits
+from odf_workers.readers.formats import csv_cuts, splits
 from odf_workers.stages import pipeline
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def check(runner: Runner, before: Multihash, expect: dict[str, Any]) -> None:
     assert [type(block.event).__name__ for block in blocks] == expect["blocks"]
     events = {type(block.event): block.event for block in blocks}
     if "schema" in expect:
-        from odf_protocol.arrow_schema import to_arrow
+        from odf_protocol.columns.arrow_schema import to_arrow
 
         schema = events[SetDataSchema]
         assert isinstance(schema, SetDataSchema)

@@ -26,12 +26,12 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, DatasetKind, Seed, SetVocab
 from odf_protocol.metadata.sources import MergeStrategy, ReadStepNdJson
-from odf_protocol.source_options import RetractionRule
+from odf_protocol.sources.source_options import RetractionRule
 from odf_workers.merge.history import Findings, HistoryFiles, HistoryRange, judged, key_ranges
 from odf_workers.merge.strategies import MERGE, check_batch, merging_of, sort_indices
 from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import IngestPlan, plan_source
-from odf_workers.readers.read import SplitRead
+from odf_workers.readers.formats.read import SplitRead
 from odf_workers.slices.costs import SliceCut
 from odf_workers.slices.schema import POSITION, Limits
 from odf_workers.stages.pipeline import by_key, merge_rows

@@ -26,7 +26,7 @@ from odf_protocol.metadata.sources import (
     ReadStepNdJson,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import FILES_KEY, FORGOTTEN_KEY, marks_of, merged_marks
+from odf_protocol.sources.source_marks import FILES_KEY, FORGOTTEN_KEY, marks_of, merged_marks
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_storage.datasets.rewrite.compact import reset, set_watermark

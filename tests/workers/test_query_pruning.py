@@ -14,8 +14,8 @@ import pytest
 from datafusion import SessionConfig, SessionContext
 from sliced import TEXTS, learned, random_slices, view_of_slices
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.codec.manifests import to_data
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_storage.datasets.query.messages import QueryTable, Slice, TableView
 from odf_storage.datasets.query.tables import link, make_folders
 from odf_workers.query.conditions import needed

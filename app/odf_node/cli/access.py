@@ -21,8 +21,8 @@ from odf_protocol.errors import Conflict
 from odf_protocol.instant import Instant
 from odf_storage.stores.ports.values import Scope
 
-from ..client.home import write_file
-from ..client.limits import in_columns, one_line
+from ..client.nodes.home import write_file
+from ..client.nodes.limits import in_columns, one_line
 from .admin import OWN, parse_expiry
 from .ingest import Found, ask, say, say_each, say_removed
 from .output import json_option, print_json

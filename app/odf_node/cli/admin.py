@@ -23,7 +23,7 @@ from odf_storage.datasets.node.naming import dataset_ref
 from odf_storage.stores.ports.accounts import AuditEntry
 from odf_storage.stores.ports.values import Reach, Scope
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .ingest import ask
 from .tokens import token_option
 from .upkeep import record_command

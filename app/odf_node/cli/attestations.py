@@ -16,12 +16,12 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import Seed
 from odf_protocol.multihash import Multihash
 
-from ..client.http import open_http
-from ..client.limits import one_line
-from ..client.node_api import NodeApi
-from ..client.receive import ChainReader
-from ..client.remotes import Location
-from ..client.sync import opened
+from ..client.nodes.http import open_http
+from ..client.nodes.limits import one_line
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import Location
+from ..client.transfer.receive import ChainReader
+from ..client.transfer.sync import opened
 from .ingest import dataset_base
 from .output import DAMAGED, DONE, MISSING, json_option, print_json
 from .tokens import any_token, token_at
@@ -123,7 +123,7 @@ def add(where: str, file: Path, token: str | None, as_json: bool) -> None:
     """Add the attestations in FILE, an envelope a line, to DATASET on a node or in a folder."""
     from odf_protocol.trust.attestations import Attestation
 
-    from ..client.attestations import checked, file_of, posted
+    from ..client.proofs.attestations import checked, file_of, posted
 
     with file.open("rb") as stream:
         raw = stream.read(MOST_BYTES + 1)
@@ -167,7 +167,7 @@ def _is_wanted(each: Attestation, *, block: str | None, by: str | None, claim: s
 
 def _found(where: str, token: str | None, dataset: DatasetId) -> Iterator[Attestation]:
     """Yield what a folder has, or a node."""
-    from ..client.attestations import AttestationFile, pages
+    from ..client.proofs.attestations import AttestationFile, pages
 
     location = Location.parse(where)
     with open_http() as http:

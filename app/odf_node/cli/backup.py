@@ -11,7 +11,7 @@ import click
 from odf_protocol.errors import NotFound
 from odf_protocol.identity import DatasetId
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .output import DAMAGED, json_option, print_json, stepwise
 from .upkeep import MAX_LINE, all_store_options, opened_stores, record_command
 

@@ -10,12 +10,12 @@ import click
 
 from odf_protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to_yaml
 
-from ..client.home import HOME
-from ..client.http import open_http
-from ..client.limits import age_text, in_columns, one_line, size_text, spark_text
-from ..client.node_api import NodeApi
-from ..client.remotes import node_base
-from ..client.sync import create_all
+from ..client.nodes.home import HOME
+from ..client.nodes.http import open_http
+from ..client.nodes.limits import age_text, in_columns, one_line, size_text, spark_text
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import node_base
+from ..client.transfer.sync import create_all
 from .ingest import dataset_base
 from .neighbours import suggesting
 from .output import json_option, print_json

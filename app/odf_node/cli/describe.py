@@ -20,14 +20,14 @@ from odf_protocol.codec.manifests import MAX_TEXT_BYTES, to_yaml
 from odf_protocol.instant import day_or_instant
 from odf_protocol.multihash import Multihash
 
-from ..client import history
-from ..client.describing import KEPT, info_event, license_event, readme_event
-from ..client.event_texts import block_data, summary
-from ..client.http import open_http
-from ..client.node_api import NodeApi
-from ..client.receive import ChainReader
-from ..client.remotes import Location
-from ..client.sync import opened
+from ..client.nodes.http import open_http
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import Location
+from ..client.transfer.receive import ChainReader
+from ..client.transfer.sync import opened
+from ..client.uses import history
+from ..client.uses.describing import KEPT, info_event, license_event, readme_event
+from ..client.uses.event_texts import block_data, summary
 from .ingest import dataset_base, job_progress
 from .neighbours import suggesting
 from .output import json_option, print_json, stepwise

@@ -27,7 +27,7 @@ from odf_protocol.instant import NANOS
 from odf_protocol.typed import decode_json
 from odf_storage.runtime.clock import system_clock
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .output import FAILED, message_of, print_json
 from .upkeep import MAX_LINE, all_store_options
 

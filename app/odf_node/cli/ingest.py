@@ -21,12 +21,12 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ..client.folder import FILE_TYPES, Sendable, sendable
-from ..client.home import HOME
-from ..client.http import may_pass, open_http
-from ..client.limits import MOST_TAKEN_BACK, one_line
-from ..client.node_api import REPLAYED, NodeApi, Seen
-from ..client.remotes import Location
+from ..client.nodes.home import HOME
+from ..client.nodes.http import may_pass, open_http
+from ..client.nodes.limits import MOST_TAKEN_BACK, one_line
+from ..client.nodes.node_api import REPLAYED, NodeApi, Seen
+from ..client.nodes.remotes import Location
+from ..client.transfer.folder import FILE_TYPES, Sendable, sendable
 from .output import json_option, print_json, stepwise
 from .tokens import token_option
 from .transfer import STDIN, opened_file

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from ..client.home import HOME, home_node
-from ..client.http import open_http
-from ..client.node_api import NodeApi
+from ..client.nodes.home import HOME, home_node
+from ..client.nodes.http import open_http
+from ..client.nodes.node_api import NodeApi
 from .ingest import dataset_base
 from .output import json_option, print_json
 from .schedules import run_line

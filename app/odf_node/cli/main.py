@@ -14,7 +14,7 @@ import click
 
 from odf_storage.runtime.features import installed, loaded
 
-from ..client.notices import as_lines
+from ..client.nodes.notices import as_lines
 from .help import explain
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

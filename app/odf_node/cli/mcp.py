@@ -15,8 +15,8 @@ import click
 from odf_protocol.errors import RemoteFailed
 from odf_storage.runtime.extras import app_version, need
 
-from ..client.http import open_http
-from ..client.remotes import node_base
+from ..client.nodes.http import open_http
+from ..client.nodes.remotes import node_base
 from .tokens import token_of_node
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from odf_protocol.errors import NodeError
 
-from ..client.later import httpx
-from ..client.limits import one_line
-from ..client.node_api import NodeApi, NothingThere
+from ..client.nodes.later import httpx
+from ..client.nodes.limits import one_line
+from ..client.nodes.node_api import NodeApi, NothingThere
 
 MOST_NAMES = 1_000
 """Limit of names that a search for suggestions reads, as it is not worth more requests."""

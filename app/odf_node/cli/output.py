@@ -28,8 +28,8 @@ from odf_protocol.errors import (
 from odf_storage.runtime.extras import extra_missing
 from odf_storage.stores.objects.layout import DatabaseUnavailable
 
-from ..client.limits import one_line
-from ..client.receive import UNWATCHED, Progress
+from ..client.nodes.limits import one_line
+from ..client.transfer.receive import UNWATCHED, Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

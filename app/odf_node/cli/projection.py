@@ -18,8 +18,8 @@ import click
 
 from odf_storage.datasets.node.naming import dataset_ref
 
-from ..client.http import open_http
-from ..client.node_api import NodeApi
+from ..client.nodes.http import open_http
+from ..client.nodes.node_api import NodeApi
 from .ingest import dataset_base
 from .output import json_option, print_json
 from .tokens import token_option

@@ -14,12 +14,12 @@ import click
 
 from odf_protocol.codec.manifests import manifest, to_data
 
-from ..client.home import HOME
-from ..client.http import open_http
-from ..client.limits import in_columns, one_line
-from ..client.new_dataset import kept_if_filled, new_dataset, node_and_alias
-from ..client.node_api import NodeApi
-from ..client.remotes import Location, node_base
+from ..client.nodes.home import HOME
+from ..client.nodes.http import open_http
+from ..client.nodes.limits import in_columns, one_line
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import Location, node_base
+from ..client.uses.new_dataset import kept_if_filled, new_dataset, node_and_alias
 from ..proposal.options import NONE, OPTIONS, Kind, Option, chosen
 from ..proposal.proposal import Proposal, propose
 from ..proposal.sample import MEDIA_TYPES, SAMPLE_BYTES, SampleFormat, sample_of_file

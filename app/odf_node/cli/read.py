@@ -22,11 +22,11 @@ from odf_protocol.errors import Damaged
 from odf_storage.datasets.read.formats import IN_BYTES, Format
 from odf_storage.stores.ports.errors import ObjectNotFound
 
-from ..client.http import RemoteMissing, open_http
-from ..client.limits import one_line
-from ..client.node_api import NodeApi
-from ..client.remotes import Location
-from ..client.sync import opened
+from ..client.nodes.http import RemoteMissing, open_http
+from ..client.nodes.limits import one_line
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import Location
+from ..client.transfer.sync import opened
 from ..service.read.read import CHANGELOG, Reading, ReadRequest
 from .ingest import dataset_base
 from .neighbours import suggesting

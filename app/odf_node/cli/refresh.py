@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from ..client.events import Event, follow
-from ..client.http import open_http
-from ..client.limits import one_line
-from ..client.node_api import NodeApi
+from ..client.nodes.http import open_http
+from ..client.nodes.limits import one_line
+from ..client.nodes.node_api import NodeApi
+from ..client.uses.events import Event, follow
 from .ingest import dataset_base, job_progress, receipt_text
 from .output import json_option, print_json, stepwise
 from .tokens import token_option

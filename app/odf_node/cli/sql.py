@@ -21,12 +21,12 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads.query_job import DIALECT
 from odf_storage.datasets.read.formats import Format
 
-from ..client.home import HOME
-from ..client.http import open_http
-from ..client.later import httpx
-from ..client.limits import in_columns, place_in
-from ..client.node_api import NodeApi
-from ..client.remotes import node_base
+from ..client.nodes.home import HOME
+from ..client.nodes.http import open_http
+from ..client.nodes.later import httpx
+from ..client.nodes.limits import in_columns, place_in
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import node_base
 from .ingest import job_progress
 from .output import json_option, print_json, stepwise
 from .read import whole_file

@@ -27,9 +27,9 @@ from odf_protocol.multihash import Multihash
 from odf_protocol.typed import convert
 from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 
-from ..client.http import open_http
-from ..client.node_api import NodeApi
-from ..client.remotes import node_base
+from ..client.nodes.http import open_http
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import node_base
 
 MAX_DOCUMENT_BYTES = 256 << 20
 MAX_KEYS = 1_000

@@ -7,11 +7,11 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from odf_protocol.arrow_columns import SliceDigest
-from odf_protocol.arrow_digest import logical_hash
+from odf_protocol.columns.arrow_columns import SliceDigest
+from odf_protocol.columns.arrow_digest import logical_hash
+from odf_protocol.columns.slice_file import open_slice
 from odf_protocol.errors import BadInput
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import open_slice
 from odf_storage.lanes import expect, hash_all
 
 PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"

@@ -29,13 +29,13 @@ from click.core import ParameterSource
 
 from odf_protocol.errors import Refused
 
-from ..client.device_login import await_session, begin_login
-from ..client.home import HOME, TOKEN, Login, Logins, is_home
-from ..client.http import open_http
-from ..client.limits import one_line
-from ..client.node_api import NodeApi
-from ..client.remotes import NamedRepository, Repositories, node_base
-from ..client.targets import TokenAt, named, read_address
+from ..client.nodes.home import HOME, TOKEN, Login, Logins, is_home
+from ..client.nodes.http import open_http
+from ..client.nodes.limits import one_line
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import NamedRepository, Repositories, node_base
+from ..client.nodes.targets import TokenAt, named, read_address
+from ..client.uses.device_login import await_session, begin_login
 from .output import json_option, print_json
 
 F = TypeVar("F", bound=Callable[..., Any])

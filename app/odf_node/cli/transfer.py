@@ -31,21 +31,21 @@ from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import Visibility
 
-from ..client import sync
-from ..client.attestations import give
-from ..client.folder import FolderRepository, chunks_of
-from ..client.http import Overloaded, Unreachable
-from ..client.limits import LIMITS, one_line, too_much
-from ..client.receive import ChainReader, Outcome
-from ..client.remotes import Location, Repositories, Transfer, note_remotes, remotes_of
-from ..client.sync import mirror_at
-from ..client.targets import Address, read_address, write_address
+from ..client.nodes.http import Overloaded, Unreachable
+from ..client.nodes.limits import LIMITS, one_line, too_much
+from ..client.nodes.remotes import Location, Repositories, Transfer, note_remotes, remotes_of
+from ..client.nodes.targets import Address, read_address, write_address
+from ..client.proofs.attestations import give
+from ..client.transfer import sync
+from ..client.transfer.folder import FolderRepository, chunks_of
+from ..client.transfer.receive import ChainReader, Outcome
+from ..client.transfer.sync import mirror_at
 from .output import json_option, print_json, progress_bars
 from .tokens import any_token, token_at, tokens_of
 from .trust import trust_options
 
 if TYPE_CHECKING:
-    from ..client.trust import HeadFinding
+    from ..client.proofs.trust import HeadFinding
 
 _alias_option = click.option(
     "--no-alias", is_flag=True, help="Do not note in the folder where this went, or came from."
@@ -154,7 +154,7 @@ def _logged(source: Address, into: Location, outcome: Outcome, **wanted: Any) ->
     """Take attestations of a folder that was pulled, and check its head as `verify` does."""
     if into.path is None:
         return None
-    from ..client.trust import after_pull
+    from ..client.proofs.trust import after_pull
 
     return after_pull(source.location, into.path, outcome.new_head, source.token, **wanted)
 

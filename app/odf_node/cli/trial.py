@@ -14,8 +14,8 @@ from odf_protocol.codec.manifests import manifest
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.events import DatasetSnapshot
 
-from ..client.limits import in_columns, one_line, too_much
-from ..client.node_api import NodeApi
+from ..client.nodes.limits import in_columns, one_line, too_much
+from ..client.nodes.node_api import NodeApi
 from ..service.pages.cells import cell_text, type_text
 from .transfer import STDIN, opened_file
 

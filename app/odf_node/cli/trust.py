@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from odf_protocol.errors import BadInput, NodeError, NotFound
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .output import DAMAGED, FAILED, json_option, print_json
 from .tokens import any_token, token_at
 
@@ -43,7 +43,7 @@ def trust() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List nodes with the key of their log."""
-    from ..client.trust import LogMemory
+    from ..client.proofs.trust import LogMemory
 
     known = LogMemory().all()
     if as_json:
@@ -65,10 +65,10 @@ def show(node: str, as_json: bool) -> None:
     from odf_protocol.trust.checkpoints import MAX_ORIGIN_CHARS
     from odf_protocol.trust.notes import MAX_NOTE_BYTES, Note, NoteKey
 
-    from ..client.http import open_http
-    from ..client.limits import LIMITS
-    from ..client.node_api import NodeApi, NothingThere
-    from ..client.trust import first_seen
+    from ..client.nodes.http import open_http
+    from ..client.nodes.limits import LIMITS
+    from ..client.nodes.node_api import NodeApi, NothingThere
+    from ..client.proofs.trust import first_seen
 
     base, limits = _base(node), replace(LIMITS, metadata_bytes=MAX_NOTE_BYTES)
     with open_http(limits) as http:
@@ -101,7 +101,7 @@ def forget(node: str, as_json: bool) -> None:
 
     The next command takes the key that the node shows then, so make sure that it is the new one.
     """
-    from ..client.trust import LogMemory
+    from ..client.proofs.trust import LogMemory
 
     base = _base(node)
     if not LogMemory().forget(base):
@@ -120,7 +120,7 @@ def evidence(ctx: click.Context, file: Path, as_json: bool) -> None:
     """
     from odf_protocol.typed import decode_json
 
-    from ..client.trust import MAX_EVIDENCE_BYTES, Evidence, proven_by
+    from ..client.proofs.trust import MAX_EVIDENCE_BYTES, Evidence, proven_by
 
     with file.open("rb") as stream:
         raw = stream.read(MAX_EVIDENCE_BYTES + 1)
@@ -149,7 +149,7 @@ def monitor(ctx: click.Context, nodes: tuple[str, ...], token: str | None, as_js
     with exit code 6 if a log does not continue what was seen of it, or if the head of a dataset is
     not that of its newest leaf; with 1 if a node could not be asked.
     """
-    from ..client.monitor import Monitor, report_data
+    from ..client.proofs.monitor import Monitor, report_data
 
     named = ctx.get_parameter_source("token") is ParameterSource.COMMANDLINE
     if named and len(nodes) > 1:

@@ -24,7 +24,7 @@ from odf_storage.datasets.node.naming import dataset_ref
 from odf_storage.runtime.clock import parse_duration, system_clock
 from odf_storage.stores.ports.accounts import AuditEntry
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .node_folder import any_folder, expect_node, expect_objects
 from .output import DAMAGED, json_option, print_json
 

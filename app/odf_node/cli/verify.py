@@ -18,14 +18,14 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads.verify_job import answer_of, answer_text, report_text
 
-from ..client.folder import FolderRepository
-from ..client.heal import heal_folder
-from ..client.http import open_http
-from ..client.limits import one_line
-from ..client.node_api import NodeApi
-from ..client.remotes import Location, Repositories, remotes_of
-from ..client.sync import opened
-from ..client.targets import read_address
+from ..client.nodes.http import open_http
+from ..client.nodes.limits import one_line
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import Location, Repositories, remotes_of
+from ..client.nodes.targets import read_address
+from ..client.transfer.folder import FolderRepository
+from ..client.transfer.heal import heal_folder
+from ..client.transfer.sync import opened
 from .ingest import dataset_base, job_progress
 from .output import DAMAGED, json_option, print_json, stepwise
 from .tokens import any_token, token_at, tokens_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odf_storage.datasets.job_payloads.verify_job import VerifyReport
     from odf_storage.datasets.verify.run import Interval
 
-    from ..client.trust import HeadFinding
+    from ..client.proofs.trust import HeadFinding
 
 
 NODES_HEAL = "--heal is for a folder; a node heals what it has by itself"
@@ -204,7 +204,7 @@ def _logged(
     """Check the head that was verified against the log of its node."""
     if report.dataset_id is None:
         return None
-    from ..client.trust import check_head
+    from ..client.proofs.trust import check_head
 
     dataset, head = DatasetId.parse(report.dataset_id), Multihash.parse(report.head)
     return check_head(Location.parse(where), dataset, head, token, **wanted)

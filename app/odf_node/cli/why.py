@@ -9,10 +9,10 @@ import click
 
 from odf_storage.datasets.job_payloads.why_job import COPIED
 
-from ..client.http import open_http
-from ..client.limits import one_line
-from ..client.provenance import why_everywhere
-from ..client.remotes import Repositories
+from ..client.nodes.http import open_http
+from ..client.nodes.limits import one_line
+from ..client.nodes.remotes import Repositories
+from ..client.proofs.provenance import why_everywhere
 from ..service.pages.cells import cell_text
 from .ingest import dataset_base
 from .neighbours import suggesting

@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from odf_protocol.arrow_digest import UnsupportedColumn, beginnings
-from odf_protocol.arrow_schema import UnsupportedSchema, from_arrow
-from odf_protocol.attributes import Attributes
+from odf_protocol.columns.arrow_digest import UnsupportedColumn, beginnings
+from odf_protocol.columns.arrow_schema import UnsupportedSchema, from_arrow
 from odf_protocol.errors import BadInput
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.schema import (
     DataField,
     DataType,

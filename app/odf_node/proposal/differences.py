@@ -25,12 +25,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.metadata.sources import ReadStepEsriShapefile, ReadStepParquet
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .columns import is_stored
 from .headers import MAX_CELLS, NoRecords, Records
 from .options import Choices

@@ -16,7 +16,7 @@ from odf_protocol.metadata.sources import (
     ReadStepNdJson,
 )
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .headers import MAX_CELLS, MAX_COLUMNS, NoRecords, Records
 from .options import Choices
 from .sample import Sample, SampleFormat

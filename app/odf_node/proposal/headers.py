@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from odf_protocol.csv_header import HeaderMismatch, match
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStep
+from odf_protocol.sources.csv_header import HeaderMismatch, match
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .values import guess, is_word_for_nothing
 
 MAX_COLUMNS = 2_000
@@ -49,7 +49,7 @@ class Records:
     groups: tuple[int, ...] | None = None
     """Row groups of a Parquet file that are looked at; None: all."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the source (`odf_protocol/source_options.py`) that are needed to read them."""
+    """Options of the source (`sources/source_options.py`) that are needed to read them."""
     notes: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
 

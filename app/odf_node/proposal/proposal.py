@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from odf_protocol.attributes import Attributes
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetAlias, Name
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import (
     AddPushSource,
     DatasetKind,

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from odf_protocol.csv_header import UTF8, encoding_of, marked_encoding
 from odf_protocol.errors import BadInput
+from odf_protocol.sources.csv_header import UTF8, encoding_of, marked_encoding
 from odf_storage.runtime.private_files import DAMAGED, entries_of, unpacked
 
 PIECE_BYTES = 16 * 1024

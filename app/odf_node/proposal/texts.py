@@ -16,7 +16,7 @@ from typing import Any
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepCsv
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .headers import (
     MAX_CELLS,
     MAX_COLUMNS,

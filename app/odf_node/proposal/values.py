@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from odf_protocol import float_texts
+from odf_protocol.columns import float_texts
 from odf_protocol.errors import BadInput
-from odf_protocol.source_options import GROUP_SIGNS
-from odf_protocol.time_patterns import TimePattern, pattern_of
+from odf_protocol.sources.source_options import GROUP_SIGNS
+from odf_protocol.sources.time_patterns import TimePattern, pattern_of
 
 INT64 = range(-(2**63), 2**63)
 NULL_WORDS = frozenset(

@@ -15,7 +15,7 @@ from odf_protocol.metadata.schema import DataType
 from odf_protocol.metadata.sources import MergeStrategy, ReadStep
 from odf_protocol.typed import decode_json
 
-from ..client.limits import one_line
+from ..client.nodes.limits import one_line
 from .columns import ProposedColumn
 from .proposal import SHOWN_ROWS, Proposal
 from .sample import SampleFormat

@@ -20,15 +20,15 @@ from odf_protocol.errors import BadInput
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import Visibility
 
-from ..client import sync
-from ..client.attestations import give
-from ..client.event_texts import block_data
-from ..client.limits import MOST_TAKEN_BACK
-from ..client.provenance import why_everywhere
-from ..client.receive import ChainReader, Outcome
-from ..client.remotes import ODF, Location, Repositories, Transfer
-from ..client.repositories import Repository
-from ..client.sync import opened
+from ..client.nodes.limits import MOST_TAKEN_BACK
+from ..client.nodes.remotes import ODF, Location, Repositories, Transfer
+from ..client.nodes.repositories import Repository
+from ..client.proofs.attestations import give
+from ..client.proofs.provenance import why_everywhere
+from ..client.transfer import sync
+from ..client.transfer.receive import ChainReader, Outcome
+from ..client.transfer.sync import opened
+from ..client.uses.event_texts import block_data
 from ..service.read.read import CHANGELOG, ReadRequest
 from .following import (
     Changes,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from odf_storage.datasets.job_payloads.verify_job import VerifyReport
 
-    from ..client.trust import HeadFinding
+    from ..client.proofs.trust import HeadFinding
 
 
 class MissingLibrary(ImportError):
@@ -376,7 +376,7 @@ class HeadLogCheck:
 
     def __call__(self, repository: Repository, head: Multihash) -> None:
         """Raises `LogContradicted`."""
-        from ..client.trust import check_head, dataset_of
+        from ..client.proofs.trust import check_head, dataset_of
 
         location, token = self._place.location, self._place.token
         dataset = dataset_of(location, repository, head)
@@ -438,7 +438,7 @@ def pull(
     `force` replaces a copy that has diverged; `fresh` and `policy` are those of `odf-node pull`.
     Raises the same errors as `odf-node pull`, `LogContradicted` after the folder has moved.
     """
-    from ..client.trust import after_pull
+    from ..client.proofs.trust import after_pull
 
     place = place_of(source, token)
     path = Path(folder)

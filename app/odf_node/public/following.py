@@ -34,19 +34,19 @@ from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound, RemoteF
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.read.formats import Format
 
-from ..client import events
-from ..client.event_texts import chain_data
-from ..client.events import Ending
-from ..client.home import token_for
-from ..client.http import TransferFailed, Unreachable, open_http, unreachable
-from ..client.later import httpx
-from ..client.limits import LIMITS, too_much
-from ..client.node_api import NodeApi, NothingThere, NotOffered
-from ..client.receive import ChainReader
-from ..client.remotes import Location, NamedRepository, Repositories
-from ..client.repositories import HttpRepository, Repository
-from ..client.sync import opened
-from ..client.targets import TokenAt, read_address
+from ..client.nodes.home import token_for
+from ..client.nodes.http import TransferFailed, Unreachable, open_http, unreachable
+from ..client.nodes.later import httpx
+from ..client.nodes.limits import LIMITS, too_much
+from ..client.nodes.node_api import NodeApi, NothingThere, NotOffered
+from ..client.nodes.remotes import Location, NamedRepository, Repositories
+from ..client.nodes.repositories import HttpRepository, Repository
+from ..client.nodes.targets import TokenAt, read_address
+from ..client.transfer.receive import ChainReader
+from ..client.transfer.sync import opened
+from ..client.uses import events
+from ..client.uses.event_texts import chain_data
+from ..client.uses.events import Ending
 from ..service.read.read import CHANGELOG, ReadRequest
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from urllib.parse import quote
 from odf_protocol.errors import BadInput
 from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 
-from ..client.home import HOME, home_node
-from ..client.http import open_http
-from ..client.node_api import NodeApi
-from ..client.remotes import Repositories
-from ..client.targets import node_at
+from ..client.nodes.home import HOME, home_node
+from ..client.nodes.http import open_http
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.remotes import Repositories
+from ..client.nodes.targets import node_at
 from .dataset import Dataset, open_dataset
 from .following import Messages, tokens_of
 

@@ -26,13 +26,13 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.integrity.healing import hash_of_stream
 from odf_storage.stores.ports.values import ObjectKind
 
-from ..client.folder import FolderRepository, chunks_of
-from ..client.home import is_home, token_for
-from ..client.http import open_http
-from ..client.later import httpx
-from ..client.linked import read_range
-from ..client.node_api import NodeApi
-from ..client.repositories import HttpRepository
+from ..client.nodes.home import is_home, token_for
+from ..client.nodes.http import open_http
+from ..client.nodes.later import httpx
+from ..client.nodes.node_api import NodeApi
+from ..client.nodes.repositories import HttpRepository
+from ..client.transfer.folder import FolderRepository, chunks_of
+from ..client.transfer.linked import read_range
 from ..service.read.read import CHANGELOG, FACTS, ReadRequest
 from .following import FromChain, FromNode, place_of
 

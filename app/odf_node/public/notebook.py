@@ -14,7 +14,7 @@ from typing import Any
 from odf_protocol.chain.state import Vocab
 from odf_protocol.errors import NodeError
 
-from ..client.limits import age_text, one_line, size_text
+from ..client.nodes.limits import age_text, one_line, size_text
 from ..service.pages.cells import cell_text, column_lines, kinds_in
 from ..service.pages.pictures import WIDTH, Figure, SampledRows, picture
 

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_protocol.multihash import Multihash
 
-from ..client.folder import chunks_of
-from ..client.http import open_http
-from ..client.limits import MOST_TAKEN_BACK
-from ..client.new_dataset import NewDataset, kept_if_filled, new_dataset, node_and_alias
-from ..client.node_api import REPLAYED, NodeApi, NothingThere, RequestConflict
+from ..client.nodes.http import open_http
+from ..client.nodes.limits import MOST_TAKEN_BACK
+from ..client.nodes.node_api import REPLAYED, NodeApi, NothingThere, RequestConflict
+from ..client.transfer.folder import chunks_of
+from ..client.uses.new_dataset import NewDataset, kept_if_filled, new_dataset, node_and_alias
 from ..service.read.read import FACTS, ReadRequest
 from .following import FromNode, StreamPlace, place_of
 

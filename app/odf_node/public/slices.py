@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.metadata.schema import DataSchema
@@ -27,9 +27,9 @@ from odf_storage.datasets.read.rows import Projection
 from odf_storage.datasets.read.scan import narrowed
 from odf_storage.datasets.read.view import View, view_of
 
-from ..client.http import open_http
-from ..client.node_api import NodeApi, NotOffered
-from ..client.sync import opened
+from ..client.nodes.http import open_http
+from ..client.nodes.node_api import NodeApi, NotOffered
+from ..client.transfer.sync import opened
 from ..service.read.read import CHANGELOG, FACTS, ReadRequest
 from .following import FromChain, FromNode, StreamPlace
 

@@ -16,7 +16,7 @@ from odf_protocol.errors import BadInput
 from odf_storage.runtime import environment
 from odf_storage.runtime.environment import BaseSettings, read_settings, variable_of
 
-from ..client.home import VARIABLES as OF_CLIENT
+from ..client.nodes.home import VARIABLES as OF_CLIENT
 from .setting_groups.listening import ListeningSettings, NewsSettings, TransferSettings
 from .setting_groups.queries import BatchSettings, CallerSettings, QuerySettings
 from .setting_groups.reads import ReadSettings, RequestSettings

@@ -58,7 +58,7 @@ def odf_schema(event: SetDataSchema) -> DataSchema:
 @lru_cache(maxsize=RAW_SCHEMAS_KEPT)
 def _converted(raw: bytes) -> DataSchema:
     # Imported here because only chains of old writers need Arrow, which is slow to load.
-    from ..arrow_schema import decode_raw_arrow_schema, from_arrow
+    from ..columns.arrow_schema import decode_raw_arrow_schema, from_arrow
 
     return from_arrow(decode_raw_arrow_schema(raw))
 

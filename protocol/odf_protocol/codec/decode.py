@@ -24,11 +24,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from ..attributes import Attributes
 from ..errors import BadInput
 from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
 from ..metadata import events, schema, sources
+from ..metadata.attributes import Attributes
 from ..metadata.schema import Table
 from ..multihash import Multihash
 from .encode import MAX_DEPTH, UNION_SLOTS

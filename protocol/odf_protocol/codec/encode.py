@@ -19,10 +19,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ..attributes import MAX_BYTES, Attributes
 from ..errors import BadInput
 from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
+from ..metadata.attributes import MAX_BYTES, Attributes
 from ..metadata.schema import Table
 from ..multihash import Multihash
 from .tables import ENUMS, TABLES, UNIONS, Field

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from ..attributes import Attributes, is_deeper
+from ..metadata.attributes import Attributes, is_deeper
 from ..metadata.events import (
     BlockVersion,
     DatasetSnapshot,

@@ -26,10 +26,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from ..attributes import Attributes
 from ..errors import BadInput
 from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
+from ..metadata.attributes import Attributes
 from ..metadata.events import DatasetSnapshot, MetadataBlock, MetadataEvent, UnknownEvent
 from ..metadata.schema import Table, Variant
 from ..multihash import Multihash

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..column_ids import ColumnIds, Path, number_columns
+from ..columns.column_ids import ColumnIds, Path, number_columns
 from ..metadata import schema as odf
 from ..metadata.schema import DataField, DataSchema, DataType
 from ..multihash import Multihash

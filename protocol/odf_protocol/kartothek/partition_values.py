@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from ..slice_file import UnreadableSlice, open_slice
+from ..columns.slice_file import UnreadableSlice, open_slice
 from .keys import BadKartothek, MalformedPartition, UnsupportedColumn
 
 INDEXABLE = ("bool", "integer", "float", "text", "date", "timestamp", "timestamp with zone")

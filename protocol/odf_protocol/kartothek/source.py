@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
 
-from ..attributes import canonical_json
 from ..errors import BadInput
+from ..metadata.attributes import canonical_json
 from ..metadata.events import SetPollingSource
 from ..metadata.sources import (
     EventTimeSourceFromPath,

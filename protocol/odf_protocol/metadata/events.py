@@ -32,10 +32,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..attributes import Attributes
 from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
 from ..multihash import Multihash
+from .attributes import Attributes
 from .schema import DataSchema, Table, Variant
 from .sources import FetchStep, MergeStrategy, PrepStep, ReadStep
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from ..attributes import Attributes
+from .attributes import Attributes
 
 
 class Table(

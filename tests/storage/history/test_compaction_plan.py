@@ -10,8 +10,8 @@ from known import document
 from refusals import refusing
 from throwaway import throwaway_stores
 
-from odf_protocol.attributes import Attributes
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,

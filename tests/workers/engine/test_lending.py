@@ -22,7 +22,7 @@ from ingesting import begin
 from servers import S3Server
 from throwaway import throwaway_stores
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.sources import ReadStepCsv, ReadStepNdJson, ReadStepParquet
 from odf_protocol.multihash import Multihash
@@ -37,8 +37,8 @@ from odf_workers.jobs.ingest.source import Source, splits_of
 from odf_workers.jobs.transform.result import InputFiles
 from odf_workers.jobs.work.context import local_file, readable
 from odf_workers.partitions.port import Here
-from odf_workers.readers.read import open_split
-from odf_workers.readers.splits import unpacked_size
+from odf_workers.readers.formats.read import open_split
+from odf_workers.readers.formats.splits import unpacked_size
 from odf_workers.slices.schema import Limits
 from odf_workers.slices.write import Written
 

@@ -18,10 +18,10 @@ from tests.workers.datasets import bench_without_engine, created, upload
 from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 
-from odf_protocol.arrow_schema import to_arrow
-from odf_protocol.attributes import Attributes
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddData, AddPushSource, DataSlice, SetDataSchema
 from odf_protocol.metadata.schema import (
     DataField,

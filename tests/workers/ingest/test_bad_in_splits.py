@@ -28,8 +28,8 @@ from odf_workers.jobs.ingest import run
 from odf_workers.jobs.ingest.run import prepare_post, push_extras, run_ingest, write_post
 from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import plan_ingest
-from odf_workers.readers import csv_cuts, splits
-from odf_workers.readers.rejected import TooManyBadRows
+from odf_workers.readers.formats import csv_cuts, splits
+from odf_workers.readers.values.rejected import TooManyBadRows
 from odf_workers.slices.schema import BadRow, InputTooLarge, Limits
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")

@@ -28,8 +28,8 @@ from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores, throwing_away
 
-from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.rules import author
+from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, SetDataSchema
@@ -51,7 +51,7 @@ from odf_workers.jobs.ingest import run
 from odf_workers.jobs.work.context import WorkerContext
 from odf_workers.merge.strategies import MERGE
 from odf_workers.partitions.port import Here, Way
-from odf_workers.readers import splits
+from odf_workers.readers.formats import splits
 from odf_workers.slices.costs import SliceCut
 from odf_workers.stages import pipeline
 from odf_workers.stages.facts import FactLayout

@@ -22,10 +22,10 @@ from refusals import refusing
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from throwaway import throwaway_stores, throwing_away
 
-from odf_protocol.attributes import Attributes
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddPushSource
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.metadata.sources import MergeStrategyChangelogStream, ReadStepNdJson

@@ -25,10 +25,11 @@ from odf_protocol.multihash import Multihash
 from odf_workers.jobs.ingest.source import Source, splits_of
 from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import IngestPlan
-from odf_workers.readers import csv, csv_cuts, splits, text
-from odf_workers.readers import csv_records as csv_arrow
-from odf_workers.readers import rejected as chunks
-from odf_workers.readers.csv_records import BOM
+from odf_workers.readers.formats import csv, csv_cuts, splits
+from odf_workers.readers.values import csv_records as csv_arrow
+from odf_workers.readers.values import rejected as chunks
+from odf_workers.readers.values import text
+from odf_workers.readers.values.csv_records import BOM
 from odf_workers.slices.costs import SliceCut
 from odf_workers.slices.schema import POSITION, Limits
 from odf_workers.stages.read import PostRead

@@ -27,7 +27,7 @@ from odf_workers.jobs.ingest import run
 from odf_workers.jobs.ingest.run import PreparedPost, prepare_post, push_extras
 from odf_workers.partitions import on_spark
 from odf_workers.plan.ingest import plan_ingest
-from odf_workers.readers.splits import SPLIT_BYTES
+from odf_workers.readers.formats.splits import SPLIT_BYTES
 from odf_workers.stages.read import read_part
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")

@@ -15,10 +15,10 @@ from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 
 from odf_protocol.codec.manifests import from_data
-from odf_protocol.csv_header import HeaderMismatch
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetPollingSource
+from odf_protocol.sources.csv_header import HeaderMismatch
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_storage.stores.ports.values import ObjectKind
@@ -27,7 +27,7 @@ from odf_workers.jobs.ingest import run
 from odf_workers.jobs.sources.poll import run_poll
 from odf_workers.jobs.work.context import PollOptions, WorkerContext
 from odf_workers.partitions.port import Here
-from odf_workers.readers import csv_cuts, splits
+from odf_workers.readers.formats import csv_cuts, splits
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 COLUMNS = ("event_time", "city", "n")

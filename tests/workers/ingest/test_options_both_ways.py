@@ -24,7 +24,7 @@ from odf_workers.jobs.ingest import run
 from odf_workers.jobs.sources.poll import run_poll
 from odf_workers.jobs.work.context import PollOptions
 from odf_workers.partitions.port import Here
-from odf_workers.readers import csv_cuts, splits
+from odf_workers.readers.formats import csv_cuts, splits
 from odf_workers.slices.schema import BadRow
 
 NOW = Instant.parse("2026-01-01T00:00:00Z")

@@ -12,7 +12,7 @@ import pytest
 from tests.workers.datasets import bench_without_engine, created, upload
 from throwaway import throwaway_stores
 
-from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetDataSchema, SetVocab

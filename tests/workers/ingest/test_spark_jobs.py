@@ -25,7 +25,7 @@ from odf_protocol.metadata.sources import (
 from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
 from odf_workers.jobs.ingest.run import run_ingest
 from odf_workers.partitions.on_spark import OnSpark
-from odf_workers.readers import splits
+from odf_workers.readers.formats import splits
 from odf_workers.stages import pipeline
 
 if TYPE_CHECKING:

@@ -283,7 +283,7 @@ def test_a_dataset_that_has_bad_values_goes_on(
     stores: Stores, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of earlier versions and of peers are in histories; corrections repeat them."""
-    from odf_workers.readers import parquet as reader
+    from odf_workers.readers.formats import parquet as reader
     from odf_workers.stages import normalize
 
     dataset = created(

@@ -29,7 +29,7 @@ from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest import run
 from odf_workers.jobs.ingest.run import run_ingest
 from odf_workers.partitions.port import Here, Way
-from odf_workers.readers import splits
+from odf_workers.readers.formats import splits
 from odf_workers.slices.schema import IncompatibleSchema
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")

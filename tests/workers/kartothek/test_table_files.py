@@ -11,10 +11,10 @@ from refusals import refusing
 from odf_protocol.kartothek.source import file_list, state_of
 from odf_protocol.metadata.sources import ReadStepParquet
 from odf_workers.fetch.taken import FileLists
-from odf_workers.readers.parquet import values_size
-from odf_workers.readers.plain import PlainTables, TableFile, TablePart
-from odf_workers.readers.read import SplitRead, open_split, open_splits
-from odf_workers.readers.splits import Splits, splits_of_table
+from odf_workers.readers.formats.parquet import values_size
+from odf_workers.readers.formats.plain import PlainTables, TableFile, TablePart
+from odf_workers.readers.formats.read import SplitRead, open_split, open_splits
+from odf_workers.readers.formats.splits import Splits, splits_of_table
 from odf_workers.slices.schema import Limits
 
 SCHEMA = pa.schema({"p": pa.string(), "n": pa.int64(), "t": pa.string()})
@@ -57,7 +57,7 @@ def test_columns_are_those_of_the_table_and_values_of_the_key_win(tmp_path):
 
 
 def test_a_large_file_is_cut_at_row_groups_where_several_are_read_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("odf_workers.readers.splits.SMALLEST_SPLIT_BYTES", 1)
+    monkeypatch.setattr("odf_workers.readers.formats.splits.SMALLEST_SPLIT_BYTES", 1)
     table = files(tmp_path, pa.table({"n": [7]}), pa.table({"n": range(9), "t": ["x"] * 9}))
     pq.write_table(pa.table({"n": range(9), "t": ["x"] * 9}), table.files[1].path, row_group_size=2)
     cut = cut_of(table, 4).splits
@@ -69,7 +69,7 @@ def test_a_large_file_is_cut_at_row_groups_where_several_are_read_at_once(tmp_pa
 
 
 def test_what_is_wrong_in_a_part_of_a_file_names_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("odf_workers.readers.splits.SMALLEST_SPLIT_BYTES", 1)
+    monkeypatch.setattr("odf_workers.readers.formats.splits.SMALLEST_SPLIT_BYTES", 1)
     table = files(tmp_path, pa.table({"n": pa.array([1, 2, 2**63], pa.uint64())}))
     pq.write_table(
         pa.table({"n": pa.array([1, 2, 2**63], pa.uint64())}), table.files[0].path, row_group_size=1
@@ -136,7 +136,7 @@ def test_small_files_are_one_split_and_large_ones_stand_between_them(tmp_path, m
     table = files(tmp_path, *tables)
     size = table.files[2].path.stat().st_size
     pq.write_table(tables[2], table.files[2].path, row_group_size=50_000)
-    monkeypatch.setattr("odf_workers.readers.splits.SMALLEST_SPLIT_BYTES", size // 2)
+    monkeypatch.setattr("odf_workers.readers.formats.splits.SMALLEST_SPLIT_BYTES", size // 2)
     cut = cut_of(table, 4).splits
     assert len(cut) == 4
     assert [[each.part.key for each in (split, *split.then)] for split in cut] == [
@@ -151,7 +151,7 @@ def test_small_files_are_one_split_and_large_ones_stand_between_them(tmp_path, m
 
 
 def test_a_table_of_one_large_file_that_cannot_be_cut_says_why(tmp_path, monkeypatch):
-    monkeypatch.setattr("odf_workers.readers.splits.SMALLEST_SPLIT_BYTES", 1)
+    monkeypatch.setattr("odf_workers.readers.formats.splits.SMALLEST_SPLIT_BYTES", 1)
     alone = cut_of(files(tmp_path, pa.table({"n": range(9)})), 4)
     assert (len(alone.splits), alone.whole_because) == (1, "it has one row group")
     several = cut_of(files(tmp_path, pa.table({"n": range(9)}), pa.table({"n": range(9)})), 4)
@@ -159,7 +159,7 @@ def test_a_table_of_one_large_file_that_cannot_be_cut_says_why(tmp_path, monkeyp
 
 
 def test_files_of_a_table_are_joined_by_the_size_of_their_values(tmp_path, monkeypatch):
-    monkeypatch.setattr("odf_workers.readers.splits.SMALLEST_SPLIT_BYTES", 50_000)
+    monkeypatch.setattr("odf_workers.readers.formats.splits.SMALLEST_SPLIT_BYTES", 50_000)
     table = files(tmp_path, *(pa.table({"n": [7] * 10_000}) for _ in range(3)))
     assert sum(each.path.stat().st_size for each in table.files) < 50_000
     assert len(cut_of(table, 4).splits) == 3

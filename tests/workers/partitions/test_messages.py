@@ -10,7 +10,7 @@ import pytest
 from odf_workers.partitions import messages, on_spark
 from odf_workers.partitions.messages import Failure, batch_of, gathered, message
 from odf_workers.partitions.port import Batches
-from odf_workers.readers.rejected import TooManyBadRows
+from odf_workers.readers.values.rejected import TooManyBadRows
 from odf_workers.slices.schema import BadRow, Limits
 
 

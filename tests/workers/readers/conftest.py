@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from odf_workers.readers import csv, text
+from odf_workers.readers.formats import csv
+from odf_workers.readers.values import text
 
 
 @pytest.fixture(scope="module", params=["few values", "many values"])

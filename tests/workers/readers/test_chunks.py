@@ -9,9 +9,9 @@ import pytest
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.metadata.sources import ReadStep
-from odf_workers.readers import rejected as chunks
-from odf_workers.readers.read import open_frame
-from odf_workers.readers.rejected import Rejected
+from odf_workers.readers.formats.read import open_frame
+from odf_workers.readers.values import rejected as chunks
+from odf_workers.readers.values.rejected import Rejected
 from odf_workers.slices.schema import Limits
 
 LONG = "x" * 1_000

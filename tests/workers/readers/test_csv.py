@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from refusals import refusing
 
 from odf_protocol.codec.manifests import from_data
-from odf_protocol.csv_header import HeaderMismatch
 from odf_protocol.metadata.sources import ReadStepCsv
-from odf_workers.readers import csv as csv_reader
-from odf_workers.readers import csv_records as csv_arrow
-from odf_workers.readers.csv_records import CsvFormat, CsvRecords
-from odf_workers.readers.read import open_frame
+from odf_protocol.sources.csv_header import HeaderMismatch
+from odf_workers.readers.formats import csv as csv_reader
+from odf_workers.readers.formats.read import open_frame
+from odf_workers.readers.values import csv_records as csv_arrow
+from odf_workers.readers.values.csv_records import CsvFormat, CsvRecords
 from odf_workers.slices.schema import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")

@@ -16,7 +16,7 @@ from refusals import refusing
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput, LimitExceeded, NodeError
 from odf_protocol.metadata.sources import ReadStep
-from odf_workers.readers.read import open_frame
+from odf_workers.readers.formats.read import open_frame
 from odf_workers.slices.schema import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odf_protocol.metadata.sources import ReadStepNdJson
-from odf_workers.readers import json as readers_of_json
-from odf_workers.readers import ndjson_lines
-from odf_workers.readers import splits as splits_of_files
-from odf_workers.readers.json_scan import FieldsSeen
-from odf_workers.readers.ndjson_lines import LinesNotAgreed
-from odf_workers.readers.read import SplitRead, open_split, schema_of
-from odf_workers.readers.rejected import Rejected
-from odf_workers.readers.splits import ReaderSplit, plan_splits
+from odf_workers.readers.formats import json as readers_of_json
+from odf_workers.readers.formats import ndjson_lines
+from odf_workers.readers.formats import splits as splits_of_files
+from odf_workers.readers.formats.ndjson_lines import LinesNotAgreed
+from odf_workers.readers.formats.read import SplitRead, open_split, schema_of
+from odf_workers.readers.formats.splits import ReaderSplit, plan_splits
+from odf_workers.readers.values.json_scan import FieldsSeen
+from odf_workers.readers.values.rejected import Rejected
 from odf_workers.slices.schema import BadRow, Limits
 
 STEP = ReadStepNdJson(ddl_schema=("s STRING", "n BIGINT", "f DOUBLE", "t TIMESTAMP", "b BOOLEAN"))

@@ -15,9 +15,9 @@ from refusals import refusing
 
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.sources import ReadStepParquet
-from odf_workers.readers import parquet_bounds
-from odf_workers.readers.parquet import read_parquet
-from odf_workers.readers.parquet_bounds import sizes
+from odf_workers.readers.formats import parquet_bounds
+from odf_workers.readers.formats.parquet import read_parquet
+from odf_workers.readers.formats.parquet_bounds import sizes
 from odf_workers.runtime.command import PrepareLimits
 from odf_workers.slices.schema import InputTooLarge, Limits
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from odf_protocol.metadata.sources import ReadStepParquet
-from odf_workers.readers.features import Known
-from odf_workers.readers.parquet import read_parquet
+from odf_workers.readers.formats.parquet import read_parquet
+from odf_workers.readers.values.features import Known
 from odf_workers.slices.schema import BadInputSchema, BadRow, Frame, Limits
 
 SPARK = "org.apache.spark."

@@ -16,7 +16,7 @@ from tests.workers import tables
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStep
-from odf_workers.readers.read import open_frame
+from odf_workers.readers.formats.read import open_frame
 from odf_workers.slices.schema import Frame, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")

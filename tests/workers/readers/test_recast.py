@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from odf_protocol.metadata.sources import ReadStepParquet
-from odf_workers.readers.parquet import read_parquet
-from odf_workers.readers.recast import can_recast, recast
-from odf_workers.readers.text import BadValue
+from odf_workers.readers.formats.parquet import read_parquet
+from odf_workers.readers.values.recast import can_recast, recast
+from odf_workers.readers.values.text import BadValue
 from odf_workers.slices.schema import BadInputSchema, BadRow, Limits
 
 MS, US, NS = (pa.timestamp(unit, "UTC") for unit in ("ms", "us", "ns"))

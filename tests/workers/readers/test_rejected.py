@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data
-from odf_protocol.csv_header import HeaderMismatch
 from odf_protocol.metadata.sources import ReadStep
-from odf_workers.readers.read import open_frame
-from odf_workers.readers.rejected import Rejected, TooManyBadRows
+from odf_protocol.sources.csv_header import HeaderMismatch
+from odf_workers.readers.formats.read import open_frame
+from odf_workers.readers.values.rejected import Rejected, TooManyBadRows
 from odf_workers.slices import schema as frames
 from odf_workers.slices.schema import BadRow, InputTooLarge, Limits
 from odf_workers.stages.normalize import normalized

@@ -10,7 +10,7 @@ import pytest
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.metadata.sources import ReadStep
-from odf_workers.readers.read import open_frame
+from odf_workers.readers.formats.read import open_frame
 from odf_workers.slices.schema import BadRow, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")

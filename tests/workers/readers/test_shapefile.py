@@ -19,7 +19,7 @@ from refusals import refusing
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.metadata.sources import ReadStep
-from odf_workers.readers.read import open_frame
+from odf_workers.readers.formats.read import open_frame
 from odf_workers.runtime.command import PrepareLimits
 from odf_workers.slices.schema import BadRow, InputTooLarge, Limits
 

@@ -11,8 +11,8 @@ from refusals import refusing
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.metadata.sources import ReadStep
-from odf_protocol.source_options import OPTIONS, check_options, options_of
-from odf_workers.readers.read import open_frame
+from odf_protocol.sources.source_options import OPTIONS, check_options, options_of
+from odf_workers.readers.formats.read import open_frame
 from odf_workers.slices.schema import BadRow, Frame, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from refusals import refusing
 
 from odf_protocol.codec.manifests import from_data
-from odf_protocol.csv_header import HeaderMismatch
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.sources import ReadStep
-from odf_workers.readers import csv_cuts as cuts_of_csv
-from odf_workers.readers import splits as splits_of_files
-from odf_workers.readers.csv_cuts import csv_cuts
-from odf_workers.readers.csv_records import CsvFormat, CsvRecords
-from odf_workers.readers.parquet import values_size
-from odf_workers.readers.read import SplitRead, open_frame, open_split
-from odf_workers.readers.rejected import Rejected
-from odf_workers.readers.splits import Splits, plan_splits, unpacked_size
+from odf_protocol.sources.csv_header import HeaderMismatch
+from odf_workers.readers.formats import csv_cuts as cuts_of_csv
+from odf_workers.readers.formats import splits as splits_of_files
+from odf_workers.readers.formats.csv_cuts import csv_cuts
+from odf_workers.readers.formats.parquet import values_size
+from odf_workers.readers.formats.read import SplitRead, open_frame, open_split
+from odf_workers.readers.formats.splits import Splits, plan_splits, unpacked_size
+from odf_workers.readers.values.csv_records import CsvFormat, CsvRecords
+from odf_workers.readers.values.rejected import Rejected
 from odf_workers.runtime.command import PrepareLimits
 from odf_workers.slices.schema import BadRow, Limits
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_workers.readers import text as texts_of
-from odf_workers.readers.text import BadValue, cast_text, parse_one
+from odf_workers.readers.values import text as texts_of
+from odf_workers.readers.values.text import BadValue, cast_text, parse_one
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.sources import ReadStep
-from odf_workers.readers import json as readers_of_json
-from odf_workers.readers import splits as splits_of_files
-from odf_workers.readers.features import Known
-from odf_workers.readers.read import SplitRead, open_frame, open_split
-from odf_workers.readers.rejected import Rejected, RejectedRow
-from odf_workers.readers.splits import ReaderSplit, plan_splits
+from odf_workers.readers.formats import json as readers_of_json
+from odf_workers.readers.formats import splits as splits_of_files
+from odf_workers.readers.formats.read import SplitRead, open_frame, open_split
+from odf_workers.readers.formats.splits import ReaderSplit, plan_splits
+from odf_workers.readers.values.features import Known
+from odf_workers.readers.values.rejected import Rejected, RejectedRow
 from odf_workers.slices.schema import Limits
 
 MOST = 1000

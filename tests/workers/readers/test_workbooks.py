@@ -15,9 +15,9 @@ from odf_protocol.codec.manifests import from_data
 from odf_protocol.metadata.sources import ReadStep
 from odf_workers.prepare import workbook
 from odf_workers.prepare.workbook import UnusableWorkbook
-from odf_workers.readers.plain import plain_file
-from odf_workers.readers.plain_text import Plain
-from odf_workers.readers.read import for_media_type, open_frame
+from odf_workers.readers.formats.plain import plain_file
+from odf_workers.readers.formats.plain_text import Plain
+from odf_workers.readers.formats.read import for_media_type, open_frame
 from odf_workers.slices.schema import Limits
 
 HEADER = ["id", "name\nof it", "at", "day", "share", "good", 2020, "code"]

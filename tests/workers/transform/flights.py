@@ -27,8 +27,8 @@ from tests.workers.datasets import ingest_options, now, submit
 from tests.workers.derivatives import read
 from tests.workers.transform.manifests import EXAMPLES, made
 
-from odf_node.client import sync
-from odf_node.client.remotes import Location
+from odf_node.client.nodes.remotes import Location
+from odf_node.client.transfer import sync
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import ExecuteTransform
 from odf_storage.datasets.dataset.dataset import Dataset

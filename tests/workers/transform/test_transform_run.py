@@ -22,8 +22,8 @@ from tests.workers.derivatives import (
 )
 from throwaway import throwaway_stores
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import author
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.metadata.events import (
     ExecuteTransform,
     MetadataEvent,
@@ -401,7 +401,7 @@ def widened(stores: Stores, tmp_path: Path, *, behind: int) -> Dataset:
     import pyarrow as pa
     from tests.workers.derivatives import SCHEMA
 
-    from odf_protocol.arrow_schema import from_arrow
+    from odf_protocol.columns.arrow_schema import from_arrow
 
     cities = root(stores, "cities")
     add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)

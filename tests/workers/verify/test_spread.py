@@ -20,8 +20,8 @@ from msgspec.structs import replace as changed
 from servers import S3Server
 from tests.workers.partitions.many import Many
 
-from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.attributes import Attributes
+from odf_protocol.columns.arrow_schema import from_arrow
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.verify import data

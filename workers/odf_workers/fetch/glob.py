@@ -32,9 +32,9 @@ from odf_protocol.metadata.sources import (
     SourceOrdering,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import FILES_KEY
-from odf_protocol.source_rules import MAX_PATTERN_CHARS
-from odf_protocol.time_patterns import pattern_of
+from odf_protocol.sources.source_marks import FILES_KEY
+from odf_protocol.sources.source_rules import MAX_PATTERN_CHARS
+from odf_protocol.sources.time_patterns import pattern_of
 from odf_storage.datasets.dataset.info import chunks
 
 from .files import allowed_file, copied

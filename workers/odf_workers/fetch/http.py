@@ -22,10 +22,10 @@ from odf_protocol.errors import BadInput, RemoteFailed
 from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.metadata.events import SourceState
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
-from odf_protocol.source_options import ContentType, options_of
+from odf_protocol.sources.source_options import ContentType, options_of
 
 from ..prepare.run import members
-from ..readers.features import BEGIN_BYTES, is_page_type, is_text, web_page
+from ..readers.values.features import BEGIN_BYTES, is_page_type, is_text, web_page
 from .values import (
     ETAG,
     LAST_MODIFIED,

@@ -28,7 +28,6 @@ from urllib.parse import quote, unquote, urlsplit
 import httpx
 import pyarrow.parquet as pq
 
-from odf_protocol.attributes import MalformedAttributes
 from odf_protocol.errors import BadInput, LimitExceeded, RemoteFailed
 from odf_protocol.instant import Instant
 from odf_protocol.kartothek.keys import BadKartothek, KartothekFileMissing
@@ -39,6 +38,7 @@ from odf_protocol.kartothek.source import (
     parse_address,
     state_of,
 )
+from odf_protocol.metadata.attributes import MalformedAttributes
 from odf_protocol.metadata.sources import (
     EventTimeSourceFromSystemTime,
     FetchStepUrl,
@@ -56,7 +56,7 @@ from odf_storage.stores.ports.errors import (
 )
 from odf_storage.stores.ports.keyed import KeyedContent, KeyInfo
 
-from ..readers.plain import PlainTables, TableFile, TablePart
+from ..readers.formats.plain import PlainTables, TableFile, TablePart
 from .files import CHUNK_BYTES, allowed_folder
 from .http import answered, body_of, checked, client_of, http_time, parsed
 from .values import (

@@ -27,7 +27,7 @@ from odf_protocol.metadata.sources import (
     FetchStepUrl,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import BODY_KEY
+from odf_protocol.sources.source_marks import BODY_KEY
 from odf_storage.datasets.dataset.info import chunks
 
 from .container import fetch_container

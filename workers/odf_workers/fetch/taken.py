@@ -27,7 +27,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.kartothek.source import STATE_PREFIX, state_of
 from odf_protocol.metadata.events import AddData, HashedBlock
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import FORGOTTEN_KEY, files_of, marks_of
+from odf_protocol.sources.source_marks import FORGOTTEN_KEY, files_of, marks_of
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.stores.objects import files
 

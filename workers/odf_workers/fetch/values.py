@@ -28,12 +28,12 @@ from odf_protocol.errors import BadInput, LimitExceeded, NodeError, RemoteFailed
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import SetPollingSource, SourceState
 from odf_protocol.metadata.sources import FetchStep
-from odf_protocol.templates import CLOSE, OPEN, templates
+from odf_protocol.sources.templates import CLOSE, OPEN, templates
 from odf_storage.runtime.networks import HostRefused, Resolver, reachable, resolved
 
 from ..engines.remote.runtimes import ContainerRules
 from ..plan.poll import SOURCE_NAME
-from ..readers.plain import PlainTables
+from ..readers.formats.plain import PlainTables
 from .taken import FileLists, FilesTaken
 
 ETAG = "odf/etag"
@@ -104,7 +104,7 @@ class Fetched:
     table: PlainTables | None = None
     warnings: tuple[str, ...] = ()
     marks: Mapping[str, Any] = field(default_factory=dict)
-    """What the block notes of the bytes (`odf_protocol/source_rules.py`)."""
+    """What the block notes of the bytes (`odf_protocol/sources/source_rules.py`)."""
 
 
 def state(kind: str, value: str) -> SourceState:

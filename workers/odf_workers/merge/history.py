@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.errors import BadInput
-from odf_protocol.source_options import RetractionRule
+from odf_protocol.sources.source_options import RetractionRule
 from odf_storage.datasets.integrity.healing import Hashed
 from odf_storage.datasets.merge_state.comparable import Hashes, equal_values, key_hashes, numbered
 from odf_storage.datasets.merge_state.state import (

@@ -32,12 +32,12 @@ from odf_protocol.metadata.sources import (
     ReadStepCsv,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import repeated_marks
-from odf_protocol.source_options import options_of
+from odf_protocol.sources.source_marks import repeated_marks
+from odf_protocol.sources.source_options import options_of
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_storage.stores.ports.errors import RefConflict
 
-from ..readers.read import for_media_type
+from ..readers.formats.read import for_media_type
 from .poll import SOURCE_NAME
 
 CHANGELOG_NAME = "changelog"
@@ -64,7 +64,7 @@ class IngestPlan:
     source_state: SourceState | None
     """Source state of the newest data block."""
     source_marks: Mapping[str, Any] = field(default_factory=dict)
-    """Marks that go with the source state (`odf_protocol/source_rules.py`)."""
+    """Marks that go with the source state (`odf_protocol/sources/source_rules.py`)."""
     has_history: bool
     system_time: Instant
     source_event_time: Instant

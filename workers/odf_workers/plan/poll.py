@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from odf_protocol.chain.state import ChainState
 from odf_protocol.metadata.events import SetPollingSource, SourceState
 from odf_protocol.metadata.sources import FetchStepMqtt
-from odf_protocol.source_marks import body_of, marks_of
+from odf_protocol.sources.source_marks import body_of, marks_of
 
 SOURCE_NAME = "default"
 """Source name in states of the polling source."""
@@ -20,7 +20,7 @@ class PollPlan:
     source: SetPollingSource
     state: SourceState | None
     body: str | None = None
-    """Mark of the bytes that were taken last (`odf_protocol/source_rules.py`)."""
+    """Mark of the bytes that were taken last (`odf_protocol/sources/source_rules.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,8 @@ from typing import BinaryIO
 import pyarrow as pa
 from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, col
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.codec.manifests import to_data
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import SqlQueryStep
 from odf_protocol.sql_text import quoted_name

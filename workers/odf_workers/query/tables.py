@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 from datafusion import SessionContext
 
+from odf_protocol.columns.stored_values import has_floats
 from odf_protocol.sql_text import quoted_name
-from odf_protocol.stored_values import has_floats
 from odf_storage.datasets.query.messages import Form, QueryTable
 from odf_storage.datasets.query.tables import base_name, table_folder
 from odf_storage.datasets.read.formats import Format

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odf_protocol.arrow_values import text_buffers
+from odf_protocol.columns.arrow_values import text_buffers
 
 MAP_BYTES = 64
 """Assumed bytes of a map; its entries are not read."""

@@ -25,12 +25,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odf_protocol.arrow_digest import UnsupportedColumn, beginnings
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.arrow_digest import UnsupportedColumn, beginnings
+from odf_protocol.columns.scalar_text import scalar_text
 from odf_protocol.errors import BadInput, LimitExceeded
 from odf_protocol.instant import Instant
-from odf_protocol.scalar_text import scalar_text
-from odf_protocol.source_rules import AS_TEXT
+from odf_protocol.sources.source_rules import AS_TEXT
 
 from ..runtime.command import PrepareLimits
 

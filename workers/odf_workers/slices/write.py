@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_columns import SliceDigest
-from odf_protocol.arrow_digest import KNOWN_SCHEMAS, logical_hash, logical_hash_of, windows
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.arrow_columns import SliceDigest
+from odf_protocol.columns.arrow_digest import KNOWN_SCHEMAS, logical_hash, logical_hash_of, windows
+from odf_protocol.columns.stored_values import Misfit, bounded_leaves, leaves
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.multihash import SHA3_256, Multihash
-from odf_protocol.stored_values import Misfit, bounded_leaves, leaves
 from odf_storage.datasets.dataset.info import chunks
 from odf_storage.lanes import THREADS, expect, hash_all
 from odf_storage.stores.ports.values import StoredFile

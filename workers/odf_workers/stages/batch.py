@@ -17,8 +17,8 @@ import pyarrow as pa
 from ..partitions.messages import Failure
 from ..partitions.port import Here, Output, StageUsage, Way
 from ..plan.ingest import IngestPlan
-from ..readers.rejected import Rejected
-from ..readers.splits import ReaderSplit
+from ..readers.formats.splits import ReaderSplit
+from ..readers.values.rejected import Rejected
 from ..slices.write import SlicePlan, Written
 from .facts import NONE_AHEAD, Ahead
 from .pipeline import in_order, write

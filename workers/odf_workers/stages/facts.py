@@ -24,8 +24,8 @@ from ..merge.history import NOTHING, Findings
 from ..merge.strategies import MergeOrder, sample
 from ..partitions.messages import Failure
 from ..partitions.port import Batches, Delivered
-from ..readers.json_scan import FieldsSeen
-from ..readers.rejected import RejectedRow
+from ..readers.values.json_scan import FieldsSeen
+from ..readers.values.rejected import RejectedRow
 from ..slices.conform import NullCounts
 from ..slices.costs import SliceCut, costs_of, row_costs
 from ..slices.schema import POSITION

@@ -22,15 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.chain.state import Vocab
-from odf_protocol.column_names import same_but_case
+from odf_protocol.columns.column_names import same_but_case
+from odf_protocol.columns.stored_values import first_misfit, may_misfit
 from odf_protocol.instant import Instant
-from odf_protocol.source_rules import FINER_UNITS
-from odf_protocol.stored_values import first_misfit, may_misfit
+from odf_protocol.sources.source_rules import FINER_UNITS
 
-from ..readers.forms import PLAIN, Forms, not_of
-from ..readers.recast import FINER, Losses, recast
-from ..readers.rejected import Rejected, halved, shown
-from ..readers.text import BadValue, cast_text
+from ..readers.values.forms import PLAIN, Forms, not_of
+from ..readers.values.recast import FINER, Losses, recast
+from ..readers.values.rejected import Rejected, halved, shown
+from ..readers.values.text import BadValue, cast_text
 from ..slices.schema import (
     MILLIS,
     POSITION,

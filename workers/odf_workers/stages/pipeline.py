@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from odf_protocol.source_options import options_of
+from odf_protocol.sources.source_options import options_of
 
 from ..merge.history import Findings, HistoryFiles, hashes_of, judged, key_range, key_ranges
 from ..merge.strategies import MERGE, MergeOrder, bounds, bytes_of_all, in_ranges, merging_of

@@ -27,15 +27,15 @@ from odf_protocol.metadata.sources import ReadStep, ReadStepCsv
 from ..partitions.port import Here
 from ..plan.ingest import IngestPlan, plan_source
 from ..prepare.workbook import Dialect, sheet_as_csv
-from ..readers.csv_records import CsvFormat, CsvRecord, CsvRecords
-from ..readers.features import BEGIN_BYTES, refuse_page
-from ..readers.json import records
-from ..readers.json_values import infer
-from ..readers.plain import plain_file
-from ..readers.plain_text import Plain, plain_text
-from ..readers.read import SplitRead, open_frame, schema_of
-from ..readers.rejected import RejectedRow
-from ..readers.splits import ReaderSplit
+from ..readers.formats.json import records
+from ..readers.formats.plain import plain_file
+from ..readers.formats.plain_text import Plain, plain_text
+from ..readers.formats.read import SplitRead, open_frame, schema_of
+from ..readers.formats.splits import ReaderSplit
+from ..readers.values.csv_records import CsvFormat, CsvRecord, CsvRecords
+from ..readers.values.features import BEGIN_BYTES, refuse_page
+from ..readers.values.json_values import infer
+from ..readers.values.rejected import RejectedRow
 from ..runtime.progress import Content, Enclosed
 from ..slices.costs import SliceCut
 from ..slices.schema import Limits

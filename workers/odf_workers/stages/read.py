@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
-from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.state import Vocab
-from odf_protocol.column_names import same_but_case
-from odf_protocol.csv_header import key_of_name
+from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
+from odf_protocol.columns.column_names import same_but_case
 from odf_protocol.metadata.schema import DataField, DataSchema
 from odf_protocol.metadata.sources import ReadStepCsv, ReadStepParquet
+from odf_protocol.sources.csv_header import key_of_name
 
 from ..merge.history import ALL_HASHES, HistoryFiles, coded, in_slice_types
 from ..merge.strategies import (
@@ -44,11 +44,11 @@ from ..merge.strategies import (
 from ..partitions.messages import Failure, gathered
 from ..partitions.port import Batches, Output
 from ..plan.ingest import IngestPlan
-from ..readers.features import Known, loosened
-from ..readers.forms import forms_of
-from ..readers.read import SplitRead, open_split
-from ..readers.rejected import Rejected, RejectedRow
-from ..readers.splits import ReaderSplit
+from ..readers.formats.read import SplitRead, open_split
+from ..readers.formats.splits import ReaderSplit
+from ..readers.values.features import Known, loosened
+from ..readers.values.forms import forms_of
+from ..readers.values.rejected import Rejected, RejectedRow
 from ..slices.conform import NullCounts, may_forbid_nulls
 from ..slices.costs import SliceCut
 from ..slices.schema import POSITION, Frame, Operation, check_known, filled, slice_schema

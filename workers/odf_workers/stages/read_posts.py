@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from ..partitions.messages import Failure
 from ..partitions.port import Partitions, Way
-from ..readers.rejected import Rejected
-from ..readers.splits import ReaderSplit
+from ..readers.formats.splits import ReaderSplit
+from ..readers.values.rejected import Rejected
 from ..slices.conform import NullCounts
 from .facts import NONE_AHEAD, Ahead, ReadFacts
 from .read import PostRead, read_part

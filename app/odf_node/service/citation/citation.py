@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...client.limits import one_line
+from ...client.nodes.limits import one_line
 from ..catalogs.catalogs import Catalogs
 from ..catalogs.told import DatasetTold
 from ..pages.block_view import Visit

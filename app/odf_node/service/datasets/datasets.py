@@ -31,7 +31,7 @@ from odf_protocol.metadata.events import (
     SetVocab,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_rules import check_definition
+from odf_protocol.sources.source_rules import check_definition
 from odf_storage.datasets.node.naming import RESERVED, SINGLE_OWNER, refuse_reserved
 from odf_storage.datasets.node.overviews import overview_now
 from odf_storage.datasets.node.rights import refuse_cycle, remember_declared
@@ -45,7 +45,7 @@ from odf_storage.stores.ports.values import DatasetEntry, Visibility
 from odf_storage.stores.registers.dataset_keys import sealed_key
 from odf_storage.stores.registers.sealing import SecretKeys
 
-from ...client.event_texts import chain_data
+from ...client.uses.event_texts import chain_data
 from ..auth.access import ActionForbidden, Unauthenticated, may_create, owns, unauthorized
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess, EntryMemory

@@ -52,7 +52,7 @@ def written(schema: DataSchema, form: SchemaFormat) -> Any:
 
 
 def _arrow(schema: DataSchema) -> pa.Schema:
-    from odf_protocol.arrow_schema import to_arrow
+    from odf_protocol.columns.arrow_schema import to_arrow
 
     return to_arrow(schema)
 

@@ -22,7 +22,7 @@ from starlette.concurrency import run_in_threadpool
 
 from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.codec.manifests import load_snapshots, to_data
-from odf_protocol.column_names import same_but_case
+from odf_protocol.columns.column_names import same_but_case
 from odf_protocol.errors import BadInput, LimitExceeded, Unavailable
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.metadata.events import (
@@ -35,7 +35,7 @@ from odf_protocol.metadata.events import (
     SetTransform,
     SetVocab,
 )
-from odf_protocol.source_rules import declared_columns
+from odf_protocol.sources.source_rules import declared_columns
 from odf_storage.datasets.job_payloads import transform_job, trial_job
 from odf_storage.datasets.job_payloads.transform_job import (
     CheckPayload,
@@ -300,7 +300,7 @@ def _prepared(
     trials: Trials, actor: Actor, asked: TrialAsked
 ) -> tuple[Sequence[PreparedDefinition], JobSpec]:
     """Check the rules; return all datasets, and the job that tries them."""
-    from ...client.folder import in_order  # importing the client takes long
+    from ...client.transfer.folder import in_order  # importing the client takes long
 
     if actor.account is None:
         raise Unauthenticated

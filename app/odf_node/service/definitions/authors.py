@@ -27,7 +27,7 @@ from odf_protocol.metadata.events import (
     SetTransform,
 )
 from odf_protocol.metadata.sources import FetchStepContainer
-from odf_protocol.templates import templates
+from odf_protocol.sources.templates import templates
 from odf_storage.datasets.node.rights import owner_of
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.following import NOBODY, Author, Definition, definition_hash

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odf_protocol.column_ids import ColumnIds, Path, members, number_columns
+from odf_protocol.columns.column_ids import ColumnIds, Path, members, number_columns
 from odf_protocol.metadata import schema as odf
 from odf_protocol.metadata.schema import DataSchema, DataType, TimeUnit
 

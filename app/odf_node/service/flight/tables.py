@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import re2
 
-from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.flight_sql import FlightCommand
 from odf_storage.stores.ports.values import DatasetEntry
 

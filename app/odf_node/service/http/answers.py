@@ -22,7 +22,6 @@ import msgspec
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from odf_protocol.csv_header import WORKBOOK_TYPES
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.metadata.sources import (
     ReadStep,
@@ -33,6 +32,7 @@ from odf_protocol.metadata.sources import (
     ReadStepNdJson,
     ReadStepParquet,
 )
+from odf_protocol.sources.csv_header import WORKBOOK_TYPES
 from odf_storage.stores.ports.values import Failed
 
 from ..errors import BARE, INTERNAL_MESSAGE, problem, problem_of, status_of, status_of_failed

@@ -38,9 +38,10 @@ from odf_storage.stores.ports.values import (
     Visibility,
 )
 
-from ...client.http import DatasetMissing
-from ...client.limits import ClientLimits
-from ...client.receive import (
+from ...client.nodes.http import DatasetMissing
+from ...client.nodes.limits import ClientLimits
+from ...client.nodes.remotes import Location
+from ...client.transfer.receive import (
     UNWATCHED,
     DestinationAhead,
     Diverged,
@@ -48,9 +49,8 @@ from ...client.receive import (
     begins_anew,
     seed_overwrite,
 )
-from ...client.remotes import Location
-from ...client.simple_pull import first_block
-from ...client.sync import opened, pull_into
+from ...client.transfer.simple_pull import first_block
+from ...client.transfer.sync import opened, pull_into
 from ..auth.access import Unauthenticated, may_create
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess

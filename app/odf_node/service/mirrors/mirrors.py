@@ -25,8 +25,8 @@ from odf_storage.stores.ports.values import DatasetEntry, JobId
 from odf_storage.stores.registers.following import MirrorReads, MirrorStore
 from odf_storage.stores.registers.sealing import SecretKeys
 
-from ...client.limits import ClientLimits
-from ...client.remotes import Location, Transfer
+from ...client.nodes.limits import ClientLimits
+from ...client.nodes.remotes import Location, Transfer
 from ..settings import Settings
 from ..transfer.admission import Receiving
 

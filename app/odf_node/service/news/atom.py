@@ -21,7 +21,7 @@ from odf_storage.stores.ports import BlockIndex
 from odf_storage.stores.ports.errors import BlockNotFound
 from odf_storage.stores.ports.values import DatasetEntry
 
-from ...client.event_texts import summary
+from ...client.uses.event_texts import summary
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from .notices import data_of

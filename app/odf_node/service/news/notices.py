@@ -12,7 +12,7 @@ from odf_protocol.metadata.events import AddData, DataSlice, ExecuteTransform, H
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import DatasetEntry
 
-from ...client.event_texts import event_name
+from ...client.uses.event_texts import event_name
 
 BLOCK, RESET, POSITION = "block", "reset", "position"
 KEEP_ALIVE = b": keep\n"

@@ -277,7 +277,7 @@ def _leaf(array: pa.Array) -> list[Any]:
     base64url."""
     from pyarrow import types
 
-    from odf_protocol.arrow_values import is_binary
+    from odf_protocol.columns.arrow_values import is_binary
 
     kind = array.type
     if types.is_decimal(kind) or types.is_uint64(kind):

@@ -247,9 +247,9 @@ class Provider:
         headers: Mapping[str, str] | None = None,
     ) -> tuple[str, bytes]:
         """Return type and bytes of an answer. Raises `ProviderUnusable`."""
-        from ...client.http import open_http, read_bounded
-        from ...client.later import httpx  # slow to load, and few nodes have a provider
-        from ...client.limits import ClientLimits
+        from ...client.nodes.http import open_http, read_bounded
+        from ...client.nodes.later import httpx  # slow to load, and few nodes have a provider
+        from ...client.nodes.limits import ClientLimits
 
         most = self.settings.answer_s
         limits = ClientLimits(connect_s=most, answer_s=most, idle_s=most, whole_s=most)

@@ -14,7 +14,7 @@ from odf_protocol.errors import BadInput
 from odf_storage.datasets.job_payloads import poll_job
 from odf_storage.stores.ports.values import Failed, Job, JobStatus
 
-from ...client.limits import age_text, one_line
+from ...client.nodes.limits import age_text, one_line
 from ..auth.access import require_admin
 from ..auth.actors import Actor
 from ..errors import status_of

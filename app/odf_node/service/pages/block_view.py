@@ -25,7 +25,7 @@ from odf_storage.datasets.upkeep.marks import walk_back
 from odf_storage.stores.ports import BlockIndex
 from odf_storage.stores.ports.values import DatasetEntry
 
-from ...client.event_texts import event_detail, event_name
+from ...client.uses.event_texts import event_detail, event_name
 from ..auth.actors import Actor
 from ..features import features
 from ..http.parameters import parse_hash

@@ -17,7 +17,7 @@ from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.runtime.features import loaded
 from odf_storage.stores.ports.values import Failed, JobStatus, Schedule, Succeeded
 
-from ...client.limits import age_text, one_line
+from ...client.nodes.limits import age_text, one_line
 from ..auth.access import Action
 from ..catalogs.catalogs import Catalogs
 from ..datasets.datasets import description

@@ -15,7 +15,7 @@ from odf_protocol.errors import BadInput
 from odf_protocol.instant import day_or_instant
 from odf_storage.stores.ports.publications import WantedOverviews
 
-from ...client.limits import age_text
+from ...client.nodes.limits import age_text
 from ..auth.actors import Actor
 from ..datasets.datasets import detailed_summary
 from ..datasets.listing import MAX_SEARCH_CHARS, ListingRequest, question

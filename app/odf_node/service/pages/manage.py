@@ -28,7 +28,7 @@ from odf_storage.datasets.query.messages import Form as RowForm
 from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 from odf_storage.stores.ports.values import DatasetEntry, Failed, Role, Schedule, Succeeded
 
-from ...client.describing import info_event, license_event, readme_event, readme_of
+from ...client.uses.describing import info_event, license_event, readme_event, readme_of
 from ..auth.access import Action, Unauthenticated
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.dataset_access import refuse_mirror

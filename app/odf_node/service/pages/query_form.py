@@ -17,7 +17,7 @@ from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.sql_text import quoted_name
 from odf_storage.datasets.query.messages import Form
 
-from ...client.limits import place_in
+from ...client.nodes.limits import place_in
 from ..query.background import IN_JSON, QueryBody, checked
 from ..query.verify import RowsAlone
 from .block_view import Visit

@@ -23,7 +23,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from odf_protocol.errors import BadInput, NodeError
 
-from ...client.limits import one_line, size_text
+from ...client.nodes.limits import one_line, size_text
 from ..auth.access import AnonymousRestricted, DatasetRenamed, Unauthenticated
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.dataset_access import Callers

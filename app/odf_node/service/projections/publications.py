@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import BadInput, Conflict, NotFound
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash

@@ -24,8 +24,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.instant import Instant
 from odf_protocol.kartothek.predicates import mask_of
 from odf_protocol.multihash import Multihash

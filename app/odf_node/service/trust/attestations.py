@@ -40,8 +40,8 @@ from odf_storage.stores.registers.attestations import KeptAttestation
 from odf_storage.stores.registers.dataset_keys import opened_key
 from odf_storage.stores.registers.sealing import SecretKeys
 
-from ...client.limits import ClientLimits
-from ...client.remotes import Location
+from ...client.nodes.limits import ClientLimits
+from ...client.nodes.remotes import Location
 from ..auth.access import Action
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
@@ -217,9 +217,12 @@ class Attesting:
         """Keep what the node has, or was told, that a mirror follows, and go on where the last
         pull ended. What is not true, or too much of one block, is left out; what is about blocks
         that have not arrived yet is asked for again."""
-        from ...client.attestations import MOST_PAGES, pages  # importing the client takes long
-        from ...client.http import open_http
-        from ...client.node_api import NodeApi, NothingThere
+        from ...client.nodes.http import open_http
+        from ...client.nodes.node_api import NodeApi, NothingThere
+        from ...client.proofs.attestations import (  # importing the client takes long
+            MOST_PAGES,
+            pages,
+        )
 
         store, wrong, unknown = self.stores.attestations, list[NodeError](), 0
         after = store.taken(entry.id, str(remote))

@@ -212,9 +212,9 @@ class Asking:
 
 def sender(answer_s: float) -> Send:
     """Return what posts a body, within so many seconds. Raises `Unreachable`, `TransferFailed`."""
-    from ...client.http import open_http, read_bounded, unreachable
-    from ...client.later import httpx  # slow to load, and few nodes have witnesses
-    from ...client.limits import ClientLimits
+    from ...client.nodes.http import open_http, read_bounded, unreachable
+    from ...client.nodes.later import httpx  # slow to load, and few nodes have witnesses
+    from ...client.nodes.limits import ClientLimits
 
     limits = ClientLimits(connect_s=answer_s, answer_s=answer_s, idle_s=answer_s, whole_s=answer_s)
 

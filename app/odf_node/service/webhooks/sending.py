@@ -164,8 +164,8 @@ class Sender:
     ) -> httpx.Response:
         import httpx
 
-        from ...client.http import trusted
-        from ...client.reach import GuardedAsyncTransport
+        from ...client.nodes.http import trusted
+        from ...client.nodes.reach import GuardedAsyncTransport
 
         sent = {"content-type": CONTENT_TYPE, "user-agent": USER_AGENT, **headers}
         transport = GuardedAsyncTransport(self.networks, trusted())

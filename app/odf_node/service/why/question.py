@@ -28,7 +28,7 @@ from odf_storage.datasets.job_payloads.why_job import (
 from odf_storage.datasets.read.view import require_in_history
 from odf_storage.stores.ports.values import DatasetEntry, Job, JobId, JobStatus, Succeeded
 
-from ...client.remotes import Location
+from ...client.nodes.remotes import Location
 from ..auth.access import Action, refuse_bad_token
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess

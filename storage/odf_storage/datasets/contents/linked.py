@@ -11,11 +11,11 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from odf_protocol.columns.slice_file import UNREADABLE, UnreadableSlice, open_slice
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
 from odf_protocol.references import LinkedObjects
-from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...stores.ports import ObjectStore
 from ...stores.ports.values import ObjectKey, ObjectKind

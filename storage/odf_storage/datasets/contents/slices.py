@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from odf_protocol.arrow_columns import ColumnChecks, SliceDigest
-from odf_protocol.arrow_digest import UnsupportedColumn
+from odf_protocol.columns.arrow_columns import ColumnChecks, SliceDigest
+from odf_protocol.columns.arrow_digest import UnsupportedColumn
+from odf_protocol.columns.scalar_text import scalar_text
+from odf_protocol.columns.slice_file import UNREADABLE, UnreadableSlice, open_slice
+from odf_protocol.columns.stored_values import Misfit
 from odf_protocol.metadata.events import DataSlice
 from odf_protocol.multihash import Multihash
-from odf_protocol.scalar_text import scalar_text
-from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
-from odf_protocol.stored_values import Misfit
 
 from ...lanes import Stream
 

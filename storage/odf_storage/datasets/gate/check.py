@@ -29,14 +29,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from odf_protocol.arrow_columns import ColumnCheck, ColumnChecks, SliceDigest
-from odf_protocol.arrow_digest import UnsupportedColumn
-from odf_protocol.arrow_schema import UnsupportedSchema, from_arrow
 from odf_protocol.chain.schema_evolution import type_with_defaults
+from odf_protocol.columns.arrow_columns import ColumnCheck, ColumnChecks, SliceDigest
+from odf_protocol.columns.arrow_digest import UnsupportedColumn
+from odf_protocol.columns.arrow_schema import UnsupportedSchema, from_arrow
+from odf_protocol.columns.slice_file import (
+    UNREADABLE,
+    UnreadableSlice,
+    as_stated,
+    open_slice,
+    schema_of,
+)
+from odf_protocol.columns.stored_values import Misfit, first_misfit, may_misfit
 from odf_protocol.metadata import schema as odf
 from odf_protocol.metadata.schema import DataField, DataType, DataTypeOption
-from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, as_stated, open_slice, schema_of
-from odf_protocol.stored_values import Misfit, first_misfit, may_misfit
 
 from ...lanes import Stream
 from ..contents.claims import ClaimedColumns, SliceClaim

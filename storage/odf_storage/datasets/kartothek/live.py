@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odf_protocol.arrow_schema import decode_raw_arrow_schema, from_arrow, to_arrow
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.arrow_schema import decode_raw_arrow_schema, from_arrow, to_arrow
 from odf_protocol.metadata.events import (
     AddData,
     DataSlice,

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from odf_protocol.columns.slice_file import UNREADABLE, UnreadableSlice, open_slice
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.kartothek.keys import (
     TABLE,
@@ -49,7 +50,6 @@ from odf_protocol.kartothek.state import (
     encode_json,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...runtime.logs import line
 from ...stores.ports import KeyedReads, KeyedStore

@@ -27,12 +27,12 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from odf_protocol.columns.slice_file import UNREADABLE, UnreadableSlice, open_slice
 from odf_protocol.errors import BadInput, LimitExceeded, Unavailable
 from odf_protocol.kartothek.keys import BadKartothek, KartothekFileMissing, UnsupportedColumn
 from odf_protocol.kartothek.partition_values import kind_of, plain
 from odf_protocol.kartothek.predicates import Predicate, check_predicate, mask_of
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...stores.objects.files import READ_BYTES
 from ...stores.ports import KeyedStore

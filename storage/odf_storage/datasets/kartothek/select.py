@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from odf_protocol.columns.slice_file import UNREADABLE, UnreadableSlice, open_slice
 from odf_protocol.kartothek.keys import (
     DATA_SUFFIX,
     INDICES,
@@ -46,7 +47,6 @@ from odf_protocol.kartothek.predicates import (
     pairs_in,
     term_mask,
 )
-from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...runtime.logs import line
 from ...stores.ports import KeyedReads

@@ -23,8 +23,8 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from odf_protocol.arrow_digest import logical_hash
-from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.columns.arrow_digest import logical_hash
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import AddData, DataSlice, ExecuteTransform

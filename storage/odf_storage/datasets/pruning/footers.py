@@ -12,8 +12,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.errors import NodeError
-from odf_protocol.slice_file import (
+from odf_protocol.columns.slice_file import (
     UNREADABLE,
     Chunk,
     RowGroup,
@@ -21,6 +20,7 @@ from odf_protocol.slice_file import (
     row_groups,
     schema_of,
 )
+from odf_protocol.errors import NodeError
 
 from .bounds import LONGEST
 from .learned import Bounds, LearnedBounds

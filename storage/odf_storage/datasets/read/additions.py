@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from odf_protocol.columns.slice_file import UNREADABLE, open_slice
 from odf_protocol.errors import Damaged
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import UNREADABLE, open_slice
 
 from .rows import APPEND
 from .scan import BATCH_ROWS, UnreadableSlice

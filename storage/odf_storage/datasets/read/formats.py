@@ -329,7 +329,7 @@ class _Written(io.RawIOBase):
 def _parquet(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
-    from odf_protocol.stored_values import bounded_leaves
+    from odf_protocol.columns.stored_values import bounded_leaves
 
     def make(out: Any) -> Any:
         return pq.ParquetWriter(

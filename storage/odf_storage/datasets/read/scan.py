@@ -34,12 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odf_protocol.chain.state import Vocab
-from odf_protocol.errors import BadInput, Damaged
-from odf_protocol.instant import Instant
-from odf_protocol.kartothek.predicates import Predicate, mask_of
-from odf_protocol.metadata.events import DataSlice
-from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import (
+from odf_protocol.columns.slice_file import (
     PLAIN_DICTIONARY,
     RLE_DICTIONARY,
     RowGroup,
@@ -47,7 +42,12 @@ from odf_protocol.slice_file import (
     row_groups,
     schema_of,
 )
-from odf_protocol.stored_values import readable
+from odf_protocol.columns.stored_values import readable
+from odf_protocol.errors import BadInput, Damaged
+from odf_protocol.instant import Instant
+from odf_protocol.kartothek.predicates import Predicate, mask_of
+from odf_protocol.metadata.events import DataSlice
+from odf_protocol.multihash import Multihash
 
 from ...stores.ports.values import ObjectKind
 from ..integrity.healing import hash_of_stream

@@ -85,7 +85,9 @@ class Outline:
 
     def on(self, source: ChainSource) -> View:
         """Return the view on that source, with the schema converted to Arrow."""
-        from odf_protocol.arrow_schema import to_arrow  # callers that only plan need no Arrow
+        from odf_protocol.columns.arrow_schema import (
+            to_arrow,  # callers that only plan need no Arrow
+        )
 
         return View(
             source=source,

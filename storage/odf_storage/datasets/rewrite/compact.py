@@ -22,7 +22,7 @@ from odf_protocol.errors import BadInput, Conflict
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, DatasetKind, DataSlice, HashedBlock
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import repeated_marks, with_marks
+from odf_protocol.sources.source_marks import repeated_marks, with_marks
 from odf_protocol.typed import convert
 
 from ...stores.ports.errors import RefConflict

@@ -21,12 +21,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from odf_protocol.attributes import Attributes
 from odf_protocol.chain.rules import append_received
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
@@ -38,7 +38,7 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.multihash import Multihash
 from odf_protocol.references import SUMMARY_KEY
-from odf_protocol.source_marks import KEYS, merged_marks
+from odf_protocol.sources.source_marks import KEYS, merged_marks
 
 from ...stores.ports.errors import RefConflict
 from ..dataset.dataset import Dataset, check_objects, put_blocks

@@ -19,11 +19,11 @@ from typing import BinaryIO
 import numpy as np
 
 from odf_protocol.chain.schema_evolution import all_link_columns
+from odf_protocol.columns.slice_file import UnreadableSlice
 from odf_protocol.errors import Damaged, NotFound
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock, UnknownEvent
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import UnreadableSlice
 
 from ...stores.index.named_objects import named_objects
 from ...stores.index.sql import DatasetEntries

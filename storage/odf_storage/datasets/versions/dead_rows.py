@@ -18,12 +18,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from odf_protocol.columns.slice_file import UNREADABLE, UnreadableSlice, open_slice
 from odf_protocol.delta.vectors import portable
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import DataSlice
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
 from ...stores.keyed.folder import Below
 from ...stores.ports import KeyedStore

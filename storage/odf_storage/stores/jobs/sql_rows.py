@@ -23,10 +23,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from odf_protocol.columns.scalar_text import scalar_text
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
-from odf_protocol.scalar_text import scalar_text
 
 from ..ports.errors import JobNotFound, LeaseLost
 from ..ports.values import Failed, Job, JobEnd, JobId, JobOutcome, JobSpec, JobStatus, Succeeded

@@ -27,10 +27,10 @@ from datafusion import (
     lit,
 )
 
+from odf_protocol.columns.stored_values import has_floats
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import SqlQueryStep
 from odf_protocol.sql_text import quoted_name
-from odf_protocol.stored_values import has_floats
 from odf_protocol.typed import decode_json
 
 from ...confine import CannotConfine, Rules, confine

@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.stored_values import bounded_leaves
 from odf_protocol.errors import BadInput, Damaged
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DatasetVocabulary, OffsetInterval, TransformRequestInput
-from odf_protocol.stored_values import bounded_leaves
 
 from ...slices.conform import carrier, conform
 from ..port.port import InvalidQuery

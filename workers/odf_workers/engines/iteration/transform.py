@@ -26,9 +26,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odf_protocol.arrow_digest import ArrowDigest, UnsupportedColumn, windows
-from odf_protocol.arrow_schema import UnsupportedSchema, from_arrow
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.arrow_digest import ArrowDigest, UnsupportedColumn, windows
+from odf_protocol.columns.arrow_schema import UnsupportedSchema, from_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import (

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.codec.manifests import from_data
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import SqlQueryStep
 from odf_protocol.metadata.schema import DataSchema

@@ -40,7 +40,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from odf_protocol.arrow_digest import windows
+from odf_protocol.columns.arrow_digest import windows
 from odf_storage.runtime.sorted_numbers import distinct
 
 from ...slices.schema import Operation

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import DataSlice
 from odf_protocol.metadata.schema import DataSchema

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from odf_protocol.attributes import Attributes
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddData, DataSlice, HashedBlock, MetadataEvent, SourceState
 from odf_protocol.metadata.sources import MergeStrategyChangelogStream
-from odf_protocol.source_marks import with_marks
+from odf_protocol.sources.source_marks import with_marks
 from odf_storage.datasets.job_payloads.ingest_job import (
     IngestReceipt,
     RanReceipt,
@@ -20,7 +20,7 @@ from odf_storage.datasets.job_payloads.ingest_job import (
 
 from ...merge.strategies import takes_operations
 from ...plan.ingest import IngestPlan
-from ...readers.rejected import Rejected
+from ...readers.values.rejected import Rejected
 from ...slices.schema import Operation
 from ...slices.write import Written
 from ...stages.facts import Ahead

@@ -46,7 +46,7 @@ from odf_storage.stores.ports.values import Job, JobEnd, Succeeded
 
 from ...merge.strategies import reads_history
 from ...plan.ingest import IngestPlan, plan_ingest
-from ...readers.rejected import Rejected
+from ...readers.values.rejected import Rejected
 from ...runtime.command import LOGGER, line
 from ...runtime.progress import Content, Enclosed, JobLost, JobProgress
 from ...stages.batch import BatchRows

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.attributes import Attributes
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import ChainState
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddPushSource, HashedBlock, MetadataEvent, SetDataSchema
 from odf_protocol.references import link_columns, summary_of
 from odf_storage.datasets.contents.linked import check_links, links_in
@@ -38,8 +38,8 @@ from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from ...merge.strategies import bytes_of_all, reads_history
 from ...partitions.port import Here, Way
 from ...plan.ingest import IngestPlan, plan_ingest
-from ...readers.plain import PlainTables
-from ...readers.splits import Splits
+from ...readers.formats.plain import PlainTables
+from ...readers.formats.splits import Splits
 from ...runtime.progress import Content
 from ...slices.schema import Operation
 from ...slices.write import Written, operations

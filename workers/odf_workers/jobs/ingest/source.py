@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from msgspec import structs
 
+from odf_protocol.columns.stored_values import bounded_leaves
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.metadata.events import (
     RawQueryRequest,
@@ -17,18 +18,15 @@ from odf_protocol.metadata.events import (
     Transform,
 )
 from odf_protocol.metadata.sources import ReadStep, ReadStepParquet
-from odf_protocol.stored_values import bounded_leaves
 
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import InvalidQuery, engine_for, place_of
 from ...partitions.port import Spans, Way
 from ...plan.ingest import IngestPlan
-from ...readers.features import Known
-from ...readers.plain import PlainTables, naming, plain_file
-from ...readers.plain_text import Plain
-from ...readers.read import SplitRead, open_frame, open_splits, schema_of
-from ...readers.rejected import Rejected
-from ...readers.splits import (
+from ...readers.formats.plain import PlainTables, naming, plain_file
+from ...readers.formats.plain_text import Plain
+from ...readers.formats.read import SplitRead, open_frame, open_splits, schema_of
+from ...readers.formats.splits import (
     LINES,
     SPLIT_BYTES,
     ReaderSplit,
@@ -38,6 +36,8 @@ from ...readers.splits import (
     splits_of_table,
     unpacked_size,
 )
+from ...readers.values.features import Known
+from ...readers.values.rejected import Rejected
 from ...runtime.progress import Content, Enclosed, JobProgress
 from ...slices.schema import Frame, Limits
 from ...stages.read import arranged, known_of, with_added_columns, with_declared_columns

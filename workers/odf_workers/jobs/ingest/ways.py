@@ -15,7 +15,7 @@ from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
 from ...engines.port.job_listener import Heard, HeardOfAll
 from ...engines.port.port import EngineListener
 from ...partitions.port import Here, StageUsage, Way
-from ...readers.splits import Splits
+from ...readers.formats.splits import Splits
 from ...runtime.progress import JobProgress
 from ...stages.batch import Batch, BatchRows, run_as_tasks
 from ...stages.pipeline import fits_one_task

@@ -20,7 +20,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import NotFound
 from odf_protocol.kartothek.keys import encoded
 from odf_protocol.kartothek.partition_values import normalised

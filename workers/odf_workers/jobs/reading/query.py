@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.codec.manifests import to_data
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash

@@ -27,7 +27,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, HashedBlock, SetPollingSource
 from odf_protocol.metadata.sources import FetchStep, FetchStepFilesGlob
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import FILES_KEY, body_of, files_of, marks_of
+from odf_protocol.sources.source_marks import FILES_KEY, body_of, files_of, marks_of
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import RowsReceipt, facts_of_slices
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
@@ -44,7 +44,7 @@ from ...plan.ingest import plan_source
 from ...plan.poll import NothingToPoll, PollPlan, plan_poll
 from ...prepare.run import check_steps
 from ...prepare.run import prepare as prepare_steps
-from ...readers.plain import naming
+from ...readers.formats.plain import naming
 from ..ingest.outcome import Extras
 from ..ingest.run import commit, prepare_post, write_post
 from ..work.context import WorkerContext

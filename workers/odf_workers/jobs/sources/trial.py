@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.codec.manifests import from_data, to_data
+from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
@@ -56,7 +56,7 @@ from odf_storage.stores.ports.values import DatasetEntry, ObjectKind, Visibility
 from ...engines.port.port import Engine, engine_for
 from ...plan.ingest import IngestPlan, plan_source, select_source
 from ...plan.transform import NO_SCHEMA
-from ...readers.read import for_media_type
+from ...readers.formats.read import for_media_type
 from ...slices.write import Written, parquet_settings
 from ..ingest.outcome import Extras
 from ..ingest.run import prepare_post, write_post

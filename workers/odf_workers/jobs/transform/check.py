@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 from pyarrow.types import is_time
 
-from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.schema_evolution import incompatibility
 from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.codec.manifests import from_data, to_data
-from odf_protocol.column_names import same_but_case
+from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
+from odf_protocol.columns.column_names import same_but_case
 from odf_protocol.errors import NodeError, NotFound
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
@@ -59,7 +59,7 @@ from ...engines.port.port import (
 )
 from ...merge.strategies import takes_operations
 from ...plan.transform import NO_SCHEMA
-from ...readers.read import schema_of
+from ...readers.formats.read import schema_of
 from ...runtime.progress import JobProgress
 from ...slices.schema import SHOWN_NAMES, Frame, IncompatibleSchema, check_columns, slice_schema
 from ...stages.normalize import normalized

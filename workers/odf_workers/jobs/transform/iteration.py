@@ -19,8 +19,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import (
     DatasetVocabulary,

@@ -23,8 +23,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.state import Vocab
+from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
+from odf_protocol.columns.stored_values import Misfit
 from odf_protocol.metadata.events import (
     Checkpoint,
     DataSlice,
@@ -33,7 +34,6 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
-from odf_protocol.stored_values import Misfit
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.stores.ports.values import ObjectKind
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.arrow_digest import windows
+from odf_protocol.columns.arrow_digest import windows
 from odf_protocol.errors import Damaged
 from odf_protocol.metadata.events import DataSlice
 from odf_protocol.multihash import Multihash

@@ -1,0 +1,211 @@
+"""Matches the fields of a CSV file to the columns of a declared schema, by the file's header.
+
+The specification reads columns by position and ignores the header. The rows of a file with
+another column order would then be stored under the wrong names, so the header is compared:
+
+- It has all declared names, in any order: columns are matched by name.
+- No declared name is at the position of another column: columns are matched by position, and
+  other names count as renamings, which the receipt lists as warnings.
+- Anything else is refused.
+
+Names are compared without case and surrounding blanks, unless names in the schema differ only
+in those. A source can choose another rule by an attribute (`source_options.py`).
+
+Names of text encodings: many spellings, one codec.
+
+Sources name the encoding of their files, `.cpg` files that of a shapefile's attributes, each in a
+spelling of its own: `ISO-8859-1`, `88591`, `8859-15`, `885915`, `windows-1252`, `ANSI 1252`,
+`1252`. Only codecs of this table are used: Python has others, which are no encodings of text or
+take far more time than their input has bytes.
+
+Media types of workbooks by the extension of their files; sources of Csv read a sheet of them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import BadInput
+from .source_options import HeaderRule
+
+SHOWN_NAMES = 10
+"""Limit of columns that an error or a warning names."""
+
+
+class HeaderMismatch(BadInput):
+    """The columns of a file are not those of the schema, and the match is ambiguous."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """`order[i]` is the index of the field that contains declared column `i`."""
+
+    order: tuple[int, ...]
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Pairs of header name and declared name that differ."""
+
+    @property
+    def in_order(self) -> bool:
+        return self.order == tuple(range(len(self.order)))
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return warnings for the publisher of a file that is read nevertheless."""
+        if not self.renamed:
+            return ()
+        pairs = [f"`{found}` as `{wanted}`" for found, wanted in self.renamed[:SHOWN_NAMES]]
+        more = ", …" if self.renamed[SHOWN_NAMES:] else ""
+        return (f"columns are taken by position: {', '.join(pairs)}{more}",)
+
+
+def match(
+    header: Sequence[str], declared: Sequence[str], rule: HeaderRule = HeaderRule.NAMES
+) -> Matched:
+    """Match fields to columns.
+
+    Raises:
+        HeaderMismatch.
+    """
+    if len(header) != len(declared):
+        raise _of_other_columns(header, declared)
+    own = tuple(range(len(declared)))
+    if rule is HeaderRule.POSITION:
+        return Matched(own)
+    if rule is HeaderRule.STRICT:
+        if list(header) != list(declared):
+            raise _mismatch(header, declared, "they have to be the declared ones in their order")
+        return Matched(own)
+    found, wanted = _keys(header, declared)
+    if sorted(found) == sorted(wanted) and len(set(wanted)) == len(wanted):
+        positions = {name: at for at, name in enumerate(found)}
+        return Matched(tuple(positions[name] for name in wanted))
+    for at, name in enumerate(found):
+        if name in wanted and wanted[at] != name:
+            raise _mismatch(
+                header,
+                declared,
+                f"`{header[at]}` is declared as another column than number {at + 1}",
+            )
+    pairs = zip(found, wanted, header, declared, strict=True)
+    return Matched(own, tuple((theirs, ours) for f, w, theirs, ours in pairs if f != w))
+
+
+def names_columns(record: Sequence[str], declared: Sequence[str]) -> bool:
+    """Return whether a record is a header and not a row, because it has all declared names. False
+    for a single column, which does not allow a decision."""
+    if len(record) != len(declared) or len(declared) < 2:
+        return False
+    found, wanted = _keys(record, declared)
+    return sorted(found) == sorted(wanted)
+
+
+def key_of_name(name: str) -> str:
+    """Return a name as it is compared: without case and blanks."""
+    return name.strip().casefold()
+
+
+def _keys(header: Sequence[str], declared: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return names as they are compared, exactly if that would merge some."""
+    found, wanted = (list(map(key_of_name, names)) for names in (header, declared))
+    if len(set(found)) == len(found) and len(set(wanted)) == len(wanted):
+        return found, wanted
+    return list(header), list(declared)
+
+
+def _of_other_columns(header: Sequence[str], declared: Sequence[str]) -> HeaderMismatch:
+    """Return the error of a header with more or fewer names, which tells the difference."""
+    found, wanted = _keys(header, declared)
+    new = [name for key, name in zip(found, header, strict=True) if key not in wanted]
+    lost = [name for key, name in zip(wanted, declared, strict=True) if key not in found]
+    parts = []
+    if new:
+        parts.append(
+            f"the header has {_named('a new column', 'new columns', new)}, which SetDataSchema and "
+            "a new definition of the source (AddPushSource, SetPollingSource) add, or a post with "
+            "addColumns (--add-columns)"
+        )
+    if lost:
+        parts.append(f"the header lacks {_named('the column', 'the columns', lost)}")
+    counts = f"{len(declared)} columns are declared, and the header has {len(header)}"
+    return HeaderMismatch(
+        "; ".join([*parts, counts]),
+        header=list(header[:SHOWN_NAMES]),
+        declared=list(declared[:SHOWN_NAMES]),
+    )
+
+
+def _named(one: str, several: str, names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name[:100]}`" for name in names[:SHOWN_NAMES])
+    more = ", …" if names[SHOWN_NAMES:] else ""
+    return f"{one if len(names) == 1 else several} {shown}{more}"
+
+
+def _mismatch(header: Sequence[str], declared: Sequence[str], reason: str) -> HeaderMismatch:
+    def shown(names: Sequence[str]) -> str:
+        return ", ".join(name[:100] for name in names[:SHOWN_NAMES])
+
+    return HeaderMismatch(
+        f"the header names the columns {shown(header)}, the source declares {shown(declared)}: "
+        f"{reason}. Name all columns as declared, in any order, or none of them",
+        header=list(header[:SHOWN_NAMES]),
+        declared=list(declared[:SHOWN_NAMES]),
+    )
+
+
+UTF8 = "utf-8"
+_KNOWN = frozenset(
+    {
+        *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "ascii"),
+        *(f"iso8859-{part}" for part in (*range(1, 12), *range(13, 17))),
+        *(f"cp{page}" for page in (*range(1250, 1259), 437, 737, 775, 850, 852, 855)),
+        *(f"cp{page}" for page in (857, 858, *range(860, 867), 869, 874, 932, 949, 950)),
+        *("gb2312", "gbk", "gb18030", "big5", "big5hkscs", "shift_jis", "euc_jp", "euc_kr"),
+        *("koi8-r", "koi8-u", "mac-roman", "tis-620"),
+    }
+)
+"""The names of Python's codecs."""
+BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""First bytes that tell the encoding; the mark of UTF-32 begins with that of UTF-16."""
+_PARTS = re.compile(r"(?:iso)?8859(\d{1,2})")
+_PAGE = re.compile(r"(?:windows|ansi|oem|cp|ibm|win)?(\d{3,5})")
+_PAGES = {"65001": UTF8, "28591": "iso8859-1", "20127": "ascii", "936": "gbk", "54936": "gb18030"}
+"""Code pages of Windows that Python calls otherwise."""
+
+
+def encoding_of(name: str) -> str | None:
+    """Return Python's codec of an encoding; None if the name is not known."""
+    plain = re.sub(r"[^a-z0-9]", "", name.strip().lower())
+    if part := _PARTS.fullmatch(plain):
+        return _codec(f"iso8859-{int(part[1])}")
+    if page := _PAGE.fullmatch(plain):
+        return _codec(_PAGES.get(page[1], f"cp{page[1]}"))
+    return _codec(plain) or _codec(name.strip().lower())
+
+
+def marked_encoding(begin: bytes) -> str | None:
+    """Return the codec that a byte order mark tells, unless that is UTF-8."""
+    return next((name for mark, name in BYTE_ORDER_MARKS if begin.startswith(mark)), None)
+
+
+def _codec(name: str) -> str | None:
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return None
+    return found if found in _KNOWN else None
+
+
+WORKBOOK_TYPES = {
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "xlsm": "application/vnd.ms-excel.sheet.macroenabled.12",
+    "xlsb": "application/vnd.ms-excel.sheet.binary.macroenabled.12",
+    "xls": "application/vnd.ms-excel",
+    "ods": "application/vnd.oasis.opendocument.spreadsheet",
+}

@@ -1,0 +1,76 @@
+"""Marks of what a poll took, as attributes of its block: the hash of the body, and files by name.
+
+The source state of the specification holds what a server says of a body: its tag or its time. Some
+servers repeat a tag with other bytes, or give the same bytes another tag, and the state of a folder
+names one file of many. The marks say what was taken; nodes that do not know them ignore them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..metadata.attributes import Attributes, MalformedAttributes, canonical_json
+from ..metadata.events import AddData
+
+BODY_KEY = "odf-node/sourceBody"
+"""Hash of the bytes of an address, with the event time that its path gives them, if any."""
+FILES_KEY = "odf-node/sourceFiles"
+"""Hashes of files of a folder by name; empty for a hash that was forgotten."""
+FORGOTTEN_KEY = "odf-node/sourceFilesForgotten"
+"""Names were too many for a merged block; files that are older than the block count as taken."""
+FILES_CHARS = 256 << 10
+"""Limit of the names and hashes that a merged block keeps."""
+KEYS = (BODY_KEY, FILES_KEY, FORGOTTEN_KEY)
+Marks = Mapping[str, Any]
+
+
+def marks_of(event: AddData | None) -> dict[str, Any]:
+    """Return the marks of a block; none if its attributes are not read."""
+    if event is None or event.extra is None or not any(k in event.extra.text for k in KEYS):
+        return {}
+    try:
+        return {key: event.extra.value[key] for key in KEYS if key in event.extra.value}
+    except MalformedAttributes:
+        return {}
+
+
+def repeated_marks(event: AddData | None) -> dict[str, Any]:
+    """Return the marks that a block repeats with the source state of the one before."""
+    return {key: value for key, value in marks_of(event).items() if key == BODY_KEY}
+
+
+def body_of(marks: Marks) -> str | None:
+    found = marks.get(BODY_KEY)
+    return found if isinstance(found, str) else None
+
+
+def files_of(marks: Marks) -> dict[str, str]:
+    """Return the hashes of the files of a block by name."""
+    found = marks.get(FILES_KEY)
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def with_marks(extra: Attributes | None, marks: Marks) -> Attributes | None:
+    """Return the attributes of a block with its marks."""
+    if not marks:
+        return extra
+    return Attributes.of({**({} if extra is None else extra.value), **marks})
+
+
+def merged_marks(events: Sequence[AddData]) -> dict[str, Any]:
+    """Return the marks of a block that replaces several: the newest body, the files of all."""
+    every = [marks_of(event) for event in events]
+    merged = dict(every[-1])
+    files = {name: hash_ for marks in every for name, hash_ in files_of(marks).items()}
+    forgotten = any(FORGOTTEN_KEY in marks for marks in every)
+    if len(canonical_json(files)) > FILES_CHARS:
+        files, forgotten = dict.fromkeys(files, ""), forgotten
+    if len(canonical_json(files)) > FILES_CHARS:
+        files, forgotten = {}, True
+    merged.pop(FILES_KEY, None)
+    return {
+        **merged,
+        **({FILES_KEY: files} if files else {}),
+        **({FORGOTTEN_KEY: True} if forgotten else {}),
+    }

@@ -1,0 +1,200 @@
+"""Checks of a source definition, which refuse a source that could never read any batch.
+
+Chains of other writers may contain such sources; they are refused when they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..columns.arrow_digest import UnsupportedColumn, beginnings
+from ..columns.arrow_schema import to_arrow
+from ..ddl import parse_ddl
+from ..errors import BadInput
+from ..kartothek import source as kartothek
+from ..metadata.events import AddPushSource, MetadataEvent, SetPollingSource
+from ..metadata.sources import (
+    EventTimeSourceFromMetadata,
+    EventTimeSourceFromPath,
+    FetchStepFilesGlob,
+    FetchStepUrl,
+    ReadStep,
+    ReadStepCsv,
+)
+from .csv_header import UTF8, encoding_of
+from .source_options import check_options, options_of
+from .time_patterns import pattern_of
+
+MAX_PATTERN_CHARS = 1_000
+"""Limit in characters of a regular expression for event times."""
+SCHEMES = ("http", "https", "file", "ftp", "ftps", *kartothek.SCHEMES)
+"""Schemes of addresses that can be polled."""
+
+
+AS_TEXT = (
+    "declare it as String, which stores lists, objects and maps as JSON (of JSON files, if the "
+    "schema has the attribute `odf-node/jsonNumbers: text`)"
+)
+"""What to do with a column for whose type there is no logical hash."""
+FINER_UNITS = {"us": "microseconds", "ns": "nanoseconds"}
+"""Units of instants that are stored in milliseconds."""
+
+
+def check_definition(event: MetadataEvent, event_time: str) -> None:
+    """Check that batches of a source can be read; other events are accepted. `event_time` is the
+    name of the event time column.
+
+    Raises:
+        Unsupported, UnsupportedPattern, UnsupportedSchema, UnknownSourceOption, KeyNotDeclared,
+        UnfitSource, MalformedAddress.
+    """
+    if not isinstance(event, AddPushSource | SetPollingSource):
+        return
+    check_read_step(event.read)
+    check_options(event.read)
+    declared = declared_columns(event.read)
+    if declared is not None and event.preprocess is None:
+        # Columns that clash with system columns get an underscore if no schema names them.
+        renamed = [f"_{name}" for name in declared.names] if event.read.schema is None else []
+        _check_hashed(declared)
+        _check_units(declared)
+        _check_key(event, [*declared.names, *renamed, event_time])
+    if isinstance(event, SetPollingSource):
+        _check_fetch(event)
+
+
+def check_read_step(step: ReadStep) -> None:
+    """Check a read step. Raises `Unsupported`, `UnsupportedPattern`, `UnknownSourceOption`."""
+    text_encoding(step)
+    for option in ("date_format", "timestamp_format"):
+        pattern_of(getattr(step, option, None))
+    options_of(step)
+    if isinstance(step, ReadStepCsv):
+        csv_characters(step)
+
+
+def text_encoding(step: ReadStep) -> str:
+    """Return Python's codec for the files of a step; UTF-8 if it declares none. Raises
+    `Unsupported`."""
+    declared = getattr(step, "encoding", None)
+    if declared is None:
+        return UTF8
+    found = encoding_of(declared)
+    if found is None:
+        raise BadInput(
+            "Unsupported",
+            f"the encoding {declared[:100]!r} is not known; known are utf8, utf16, utf32, "
+            "iso-8859-1 to -16, windows-1250 to -1258, IBM's code pages, and those of Chinese, "
+            "Japanese, Korean, Russian and Thai",
+            option="encoding",
+        )
+    return found
+
+
+def csv_characters(step: ReadStepCsv) -> tuple[str, str, str | None]:
+    """Return separator, quote and escape of CSV files. Raises `Unsupported`."""
+    escape = None if step.escape == "" else _character("escape", step.escape, "\\")
+    return (
+        _character("separator", step.separator, ","),
+        _character("quote", step.quote, '"'),
+        escape,
+    )
+
+
+def _character(option: str, value: str | None, default: str) -> str:
+    if value is None:
+        return default
+    if len(value) != 1 or not value.isascii() or value in "\r\n":
+        raise BadInput(
+            "Unsupported", f"Csv {option} must be one ASCII character, not {value!r}", option=option
+        )
+    return value
+
+
+def declared_columns(step: ReadStep) -> pa.Schema | None:
+    """Return the declared columns of a read step, in either form. Raises `UnsupportedSchema`."""
+    if step.schema is not None:
+        return to_arrow(step.schema)
+    if step.ddl_schema is not None:
+        return to_arrow(parse_ddl(step.ddl_schema))
+    return None
+
+
+def _check_hashed(declared: pa.Schema) -> None:
+    """Check that the values of all columns can be hashed. Raises `Unsupported`."""
+    try:
+        beginnings(declared)
+    except UnsupportedColumn as problem:
+        raise BadInput("Unsupported", f"{problem.message}: {AS_TEXT}", **problem.facts) from None
+
+
+def _check_units(declared: pa.Schema) -> None:
+    """Check that no column promises digits of times that are not kept. Raises `Unsupported`."""
+    for field in declared:
+        if pa.types.is_timestamp(field.type) and field.type.unit in FINER_UNITS:
+            raise BadInput(
+                "Unsupported",
+                f"column `{field.name}` is declared in {FINER_UNITS[field.type.unit]}, and times "
+                "are stored in milliseconds: declare the unit Millisecond (a warning says if "
+                "digits are cut), or String or Int64 to keep every digit",
+                column=field.name,
+            )
+
+
+def _check_key(event: AddPushSource | SetPollingSource, columns: Sequence[str]) -> None:
+    wanted = [
+        *(getattr(event.merge, "primary_key", None) or ()),
+        *(getattr(event.merge, "compare_columns", None) or ()),
+    ]
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        raise BadInput(
+            "KeyNotDeclared",
+            f"the merge strategy names the column `{missing[0]}`, which is not among those that "
+            "the source declares",
+            column=missing[0],
+        )
+
+
+def _check_fetch(event: SetPollingSource) -> None:
+    fetch = event.fetch
+    rule = getattr(fetch, "event_time", None)
+    if isinstance(rule, EventTimeSourceFromPath):
+        check_event_time(rule)
+    if isinstance(fetch, FetchStepFilesGlob) and isinstance(rule, EventTimeSourceFromMetadata):
+        raise BadInput("Unsupported", "the event time of files cannot be taken from their metadata")
+    if isinstance(fetch, FetchStepUrl) and "${{" not in fetch.url:
+        scheme = fetch.url.partition(":")[0].lower()
+        if scheme not in SCHEMES:
+            raise BadInput(
+                "Unsupported",
+                f"sources of the scheme {scheme[:50]!r} are not fetched; known are "
+                f"{', '.join(SCHEMES)}",
+                scheme=scheme[:50],
+            )
+    if isinstance(fetch, FetchStepUrl) and kartothek.is_address(fetch.url):
+        kartothek.check_source(event)
+        if "${{" not in fetch.url:
+            kartothek.parse_address(fetch.url)
+
+
+def check_event_time(rule: EventTimeSourceFromPath) -> None:
+    """Check pattern and format of event times. Raises `Unsupported`, `UnsupportedPattern`."""
+    if len(rule.pattern) > MAX_PATTERN_CHARS:
+        raise BadInput("Unsupported", f"a pattern has at most {MAX_PATTERN_CHARS} characters")
+    try:
+        around = rf"^(?s:.*?)(?:{rule.pattern})(?s:.*)$"
+        pc.match_substring_regex(pa.array([""]), rule.pattern)
+        pc.replace_substring_regex(pa.array([""]), around, r"\1", max_replacements=1)
+    except pa.ArrowInvalid as bad:
+        raise BadInput(
+            "Unsupported",
+            f"the pattern {rule.pattern[:200]!r} is no regular expression with one group ({bad})",
+            pattern=rule.pattern[:200],
+        ) from None
+    wanted = rule.timestamp_format
+    if wanted is not None and "%" not in wanted:
+        pattern_of(wanted)

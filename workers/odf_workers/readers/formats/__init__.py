@@ -1,0 +1,1 @@
+"""One reader a format, the choice among them, and the cuts by which large files are read."""

@@ -1,0 +1,243 @@
+"""Text in the form that readers accept: UTF-8, without the lines that are no records.
+
+A source may declare another encoding, and lines at the beginning, after the header and at the end
+that are no rows (`source_options.py`); a byte order mark of UTF-16 or UTF-32 tells the encoding by
+itself. Such a file is written anew. Blank lines take the place of lines that are left out, so that
+errors name the lines of the original.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from odf_protocol.errors import BadInput
+from odf_protocol.metadata.attributes import Attributes
+from odf_protocol.metadata.sources import (
+    ReadStep,
+    ReadStepCsv,
+    ReadStepGeoJson,
+    ReadStepJson,
+    ReadStepNdGeoJson,
+    ReadStepNdJson,
+)
+from odf_protocol.sources.csv_header import UTF8, marked_encoding
+from odf_protocol.sources.source_options import PREFIX, ReadOptions, RepeatedHeader, options_of
+from odf_protocol.sources.source_rules import csv_characters, text_encoding
+
+from ...runtime.command import CHUNK_BYTES
+from ...runtime.progress import Content, opened
+from ...slices.schema import BadRow, Limits
+
+TEXTS = ReadStepCsv | ReadStepJson | ReadStepNdJson | ReadStepGeoJson | ReadStepNdGeoJson
+"""Steps of formats that are text."""
+OF_LINES = ("skipLines", "unitLines", "footerLines", "repeatedHeader", "sheet")
+"""Options that are done with when a file is plain."""
+SHOWN_LINES = 10
+_MARK_BYTES = 4
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A file as readers accept it, the step to read it by, and warnings for the publisher."""
+
+    content: Content
+    step: ReadStep
+    warnings: tuple[str, ...] = ()
+
+
+def is_plain(content: Content, step: ReadStep) -> bool:
+    """Whether readers accept the text of a file as it is."""
+    return not isinstance(step, TEXTS) or (
+        _encoding(content, step) == UTF8 and not leaves_lines_out(step)
+    )
+
+
+def leaves_lines_out(step: ReadStep) -> bool:
+    """Whether a source declares lines that are no records."""
+    found = options_of(step)
+    counts = found.skip_lines + found.unit_lines + found.footer_lines
+    repeats = found.repeated_header is RepeatedHeader.SKIP
+    return isinstance(step, ReadStepCsv) and (counts > 0 or repeats)
+
+
+def plain_text(content: Content, step: ReadStep, target: Path, limits: Limits) -> Plain:
+    """Return a file with the text in UTF-8 and without the lines that are left out: the given one,
+    or `target`, whose folder is created if missing.
+
+    Raises:
+        BadRow: the text is not of the encoding.
+        TooFewLines, InputTooLarge.
+    """
+    if is_plain(content, step):
+        return Plain(content, step)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text: Iterable[str] = _decoded(content, _encoding(content, step))
+    told: list[str] = []
+    if isinstance(step, ReadStepCsv) and leaves_lines_out(step):
+        left = LeftOut(step, options_of(step))
+        text, told = left.lines(_lines(text, limits)), left.told
+    with target.open("w", encoding=UTF8, newline="") as out:
+        out.writelines(text)
+    return Plain(target, done_with(step), tuple(told))
+
+
+def done_with(step: ReadStep) -> ReadStep:
+    """Return the step without the options that a plain file no longer needs."""
+    changes: dict[str, Any] = {}
+    if getattr(step, "encoding", None) is not None:
+        changes["encoding"] = None
+    schema = step.schema
+    if schema is not None and schema.extra is not None:
+        extra = schema.extra.value
+        kept = {key: extra[key] for key in extra if key.removeprefix(PREFIX) not in OF_LINES}
+        if len(kept) < len(extra):
+            changes["schema"] = structs.replace(schema, extra=Attributes.of(kept) if kept else None)
+    return structs.replace(step, **changes) if changes else step
+
+
+def _encoding(content: Content, step: ReadStep) -> str:
+    """Return the codec of a file: that of its byte order mark, else the declared one."""
+    with opened(content) as stream:
+        begin = stream.read(_MARK_BYTES)
+    declared = text_encoding(step)
+    if declared == "ascii" or begin.startswith(codecs.BOM_UTF8):
+        return UTF8
+    return marked_encoding(begin) or declared
+
+
+def _decoded(content: Content, encoding: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    with opened(content) as stream:
+        while True:
+            raw = stream.read(CHUNK_BYTES)
+            try:
+                text = decoder.decode(raw, final=not raw)
+            except UnicodeDecodeError as bad:
+                line += bad.object[: bad.start].decode(encoding, "ignore").count("\n")
+                shown = bad.object[bad.start : bad.start + 8].decode("ascii", "backslashreplace")
+                raise BadRow(f"the text is not {encoding}", line=line, value=shown) from None
+            line += text.count("\n")
+            yield text
+            if not raw:
+                return
+
+
+def _lines(text: Iterable[str], limits: Limits) -> Iterator[str]:
+    """Yield lines with their ends. Raises `InputTooLarge`."""
+    rest, number = "", 1
+    for chunk in text:
+        rest += chunk
+        at = 0
+        # The last line, and a carriage return at the end, may go on with the next chunk.
+        for found in _LINES.finditer(rest, 0, len(rest) - rest.endswith("\r")):
+            yield found[0]
+            at, number = found.end(), number + 1
+        rest = rest[at:]
+        if len(rest) > limits.row_bytes:
+            raise limits.row_too_large(number)
+    if rest:
+        yield rest
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Leaves lines out: those before and after the header, those at the end, and repeats of the
+    header. `told` has the warnings when all lines have passed."""
+
+    step: ReadStepCsv
+    options: ReadOptions
+    told: list[str] = field(default_factory=list)
+
+    def lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield all lines, blank ones in the place of those that are left out. Raises
+        `TooFewLines`."""
+        numbered = enumerate(lines, 1)
+        header, skipped = None, 0
+        while skipped < self.options.skip_lines:
+            line = next(self._of(numbered), None)
+            if line is None:
+                raise BadInput(
+                    "TooFewLines",
+                    f"the source leaves out {self.options.skip_lines} lines at the beginning, and "
+                    f"the file has {skipped}",
+                    lines=skipped,
+                )
+            skipped += 1
+            yield _blank(line)
+        if self.step.header:
+            for line in self._of(numbered):
+                yield line
+                if line.strip():
+                    header = line
+                    break
+        units = self.options.unit_lines
+        while units and (line := next(self._of(numbered), None)) is not None:
+            units -= bool(line.strip())
+            yield _blank(line)
+        yield from self._rows(numbered, header)
+
+    def _of(self, numbered: Iterator[tuple[int, str]]) -> Iterator[str]:
+        return (line for _, line in numbered)
+
+    def _rows(self, numbered: Iterator[tuple[int, str]], header: str | None) -> Iterator[str]:
+        """Yield the lines after the header, without the last ones and without its repeats."""
+        skips = self.options.repeated_header is RepeatedHeader.SKIP and header is not None
+        plain = "" if header is None else header.rstrip("\r\n").removeprefix("\ufeff")
+        names = self._names(plain)
+        held: deque[str] = deque()
+        full, repeats = 0, []
+        for number, line in numbered:
+            if skips and self._names(line) == names:
+                repeats.append(number)
+                line = _blank(line)
+            held.append(line)
+            full += bool(line.strip())
+            while held and full > self.options.footer_lines:
+                passed = held.popleft()
+                full -= bool(passed.strip())
+                yield passed
+        if full < self.options.footer_lines:
+            raise BadInput(
+                "TooFewLines",
+                f"the source leaves out {self.options.footer_lines} lines at the end, and the file "
+                f"has {full} after its header",
+                lines=full,
+            )
+        yield from map(_blank, held)
+        self._tell(repeats, held, plain)
+
+    def _names(self, line: str) -> list[str]:
+        """Return the fields of a line that may be a header, without blanks and quotes."""
+        separator, quote, _ = csv_characters(self.step)
+        return [cell.strip().strip(quote) for cell in line.split(separator)]
+
+    def _tell(self, repeats: list[int], footer: Iterable[str], header: str) -> None:
+        if repeats:
+            shown = ", ".join(map(str, repeats[:SHOWN_LINES]))
+            more = ", …" if repeats[SHOWN_LINES:] else ""
+            self.told.append(
+                f"{len(repeats)} lines repeat the header and are no rows: {shown}{more}"
+            )
+        separator, _, _ = csv_characters(self.step)
+        wanted = header.count(separator)
+        alike = [line for line in footer if wanted and line.count(separator) == wanted]
+        if alike:
+            self.told.append(
+                f"of the lines left out at the end, {len(alike)} have as many fields as a row; the "
+                f"first begins with {alike[0].strip()[:60]!r}"
+            )
+
+
+def _blank(line: str) -> str:
+    """Return an empty line with the same end."""
+    return line[len(line.rstrip("\r\n")) :] or "\n"
