@@ -130,6 +130,25 @@ def test_above_a_thousand_ranges_there_is_a_next_page(
     assert (check.verdict, "more than 1049" in str(check.reason)) == ("unknown", True)
 
 
+def test_rows_of_groups_that_the_query_does_not_select_each_name_a_group_that_gives_them(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = root(stores, "cities")
+    query = DAILY.format(hint="").replace("city, sum", "sum", 1)
+    daily = derivative(stores, "daily", [cities], query, engine="spark")
+    rows = [(at(1, 1), "A", 2), (at(1, 2), "A", 1), (at(1, 3), "B", 3), (at(1, 4), "C", 4)]
+    add_rows(stores, cities, rows, tmp_path, at=10, watermark=at(2))
+    computed(stores, bench, daily, 1000)
+    told = {row["offset"]: row["total"] for row in read(stores, daily)}
+    found = {n: (why(stores, bench, daily, n)) for n in told}
+    named = {n: offsets(step)["cities"] for n, step in found.items()}
+    assert sorted(told.values()) == [3, 3, 4]
+    # Two groups give 3: either is enough, and none is named that gives another sum.
+    assert {told[n]: rows for n, rows in named.items() if told[n] == 4} == {4: [3]}
+    assert [named[n] for n in named if told[n] == 3] in ([[0, 1], [2]], [[2], [0, 1]])
+    assert {step.check.verdict for step in found.values()} == {"reproduced"}
+
+
 class Silent(Untraced):
     """The engine, without the operation that it has: as one at an address or in an image."""
 

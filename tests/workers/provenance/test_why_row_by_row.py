@@ -20,11 +20,13 @@ from tests.workers.derivatives import (
 from tests.workers.provenance.asking import offsets, why, wrong_footers
 from throwaway import throwaway_stores
 
-from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.events import AddPushSource, ExecuteTransform
 from odf_protocol.metadata.sources import MergeStrategyLedger, ReadStepNdJson
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.compact import reset
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_workers.jobs.transform.run import run_transform
 from odf_workers.plan.transform import IterationLimits
 
@@ -269,3 +271,43 @@ def test_an_input_that_is_not_here_is_named_by_its_id(
     step = why(stores, bench, odd, 0)
     assert (step.why[0].dataset, step.check.verdict) == (str(cities.id), "unknown")
     assert step.block.inputs[0].end == 0
+
+
+def test_of_an_input_that_was_reset_the_intervals_of_the_block_stay_and_no_newer_row_is_named(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = root(stores, "cities")
+    before = cities.state().head
+    add_rows(stores, cities, [(DAY.format(1), "A", 1)], tmp_path, at=10)
+    odd = computed(stores, bench, derivative(stores, "odd", [cities], ODD))
+    assert before is not None
+    reset(stores, cities.entry, target=before)
+    add_rows(stores, cities, [(DAY.format(1), "A", 3)], tmp_path, at=20)
+    step = why(stores, bench, odd, 0, depth=2)
+    assert step.row.values["tens"] == 10
+    assert offsets(step) == {"cities": []}
+    assert step.check.verdict == "unknown"
+    assert "history" in str(step.check.reason)
+    assert (step.block.inputs[0].start, step.block.inputs[0].end) == (0, 0)
+    assert step.inputs == ()
+
+
+def test_of_a_row_that_an_engine_of_another_node_computed_its_query_and_intervals_are_told(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = root(stores, "cities")
+    add_rows(stores, cities, [(DAY.format(1), "A", 1)], tmp_path, at=10)
+    odd = computed(stores, bench, derivative(stores, "odd", [cities], ODD))
+    flink = derivative(stores, "flink", [cities], ODD, engine="flink")
+    blocks = sorted(odd.blocks(), key=lambda each: each.sequence_number)
+    (data,) = (each.event.new_data for each in blocks if isinstance(each.event, ExecuteTransform))
+    assert data is not None
+    with odd.open_object(ObjectKind.DATA, data.physical_hash) as rows:
+        key = ObjectKey(flink.id, ObjectKind.DATA, data.physical_hash)
+        stores.objects.put(key, iter([rows.read()]))
+    commit(flink, *(each.event for each in blocks if each.sequence_number > 1), at=1000)
+    step = why(stores, bench, flink, 0)
+    assert (step.how.engine, step.how.queries) == ("flink", (ODD,))
+    assert (offsets(step), step.check.verdict) == ({"cities": []}, "unknown")
+    assert "flink" in str(step.check.reason)
+    assert (step.block.inputs[0].start, step.block.inputs[0].end) == (0, 0)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import (
@@ -35,10 +35,7 @@ from odf_protocol.metadata.events import (
     TransformResponse,
 )
 
-from .tracing import Arrival, Condition, Trace
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from .tracing import Arrival, Condition, Sought, Trace
 
 SPARK = "spark"
 """Name of the engine that takes double quotes for a text."""
@@ -171,7 +168,7 @@ class Engine(Protocol):
     def trace_transform(
         self,
         request: TransformRequest,
-        row: pa.Table,
+        sought: Sought,
         arrivals: Sequence[Arrival],
         listener: EngineListener = QUIET,
     ) -> Trace | None:
@@ -179,7 +176,7 @@ class Engine(Protocol):
         iterations. None: this engine keeps none, or cannot say.
 
         The request has all rows that stand, and no checkpoint; `arrivals` say which came too late.
-        `row` has the columns of the dataset. Raises `InvalidQuery`.
+        Raises `InvalidQuery`.
         """
         ...
 
@@ -197,7 +194,7 @@ class Untraced:
     def trace_transform(
         self,
         request: TransformRequest,  # noqa: ARG002 - as of `Engine`
-        row: pa.Table,  # noqa: ARG002
+        sought: Sought,  # noqa: ARG002
         arrivals: Sequence[Arrival],  # noqa: ARG002
         listener: EngineListener = QUIET,  # noqa: ARG002
     ) -> Trace | None:

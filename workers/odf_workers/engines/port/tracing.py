@@ -58,6 +58,16 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """A row of the result that is traced."""
+
+    row: pa.Table
+    """One row with the columns of the dataset."""
+    nth: int = 0
+    """How many equal rows its slice has before it. Of equal results, each is traced for one row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """The answer of an engine. No witnesses means that the row is not a result of these rows."""
 

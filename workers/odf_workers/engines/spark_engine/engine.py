@@ -51,7 +51,7 @@ from ..port.port import (
     steps_of,
 )
 from ..port.query_size import QuerySize, check_size
-from ..port.tracing import Arrival, Condition, Trace
+from ..port.tracing import Arrival, Condition, Sought, Trace
 from ..spark.allowed import PREPROCESS, TRANSFORM
 from ..spark.catalyst import quoted
 from ..spark.frames import read_parquet, written_batches
@@ -178,13 +178,13 @@ class SparkEngine:
     def trace_transform(
         self,
         request: TransformRequest,
-        row: pa.Table,
+        sought: Sought,
         arrivals: Sequence[Arrival],
         listener: EngineListener = QUIET,
     ) -> Trace:
         """Raise `InvalidQuery`, and the errors of `staged_work`."""
         with self._staged(request, listener) as (work, session):
-            return traced(work, row, arrivals, session, self._plans)
+            return traced(work, sought, arrivals, session, self._plans)
 
     @contextmanager
     def _staged(

@@ -32,7 +32,7 @@ from ..port.port import (
     blamed_on,
     steps_of,
 )
-from ..port.tracing import Arrival, Condition, Trace
+from ..port.tracing import Arrival, Condition, Sought, Trace
 from ..spark.allowed import TRANSFORM
 from ..spark.catalyst import EXPRESSIONS, Catalyst, Node, children, items, kind, quoted
 from ..spark.frames import read_parquet, written_batches
@@ -273,7 +273,7 @@ def narrowed(
 
 
 def traced(
-    work: Work, row: pa.Table, arrivals: Sequence[Arrival], session: SparkSession, plans: Plans
+    work: Work, sought: Sought, arrivals: Sequence[Arrival], session: SparkSession, plans: Plans
 ) -> Trace:
     """Trace a row of the result of a query that keeps rows. `session` and `plans` are as in
     `compute`.
@@ -286,7 +286,8 @@ def traced(
         plan = plans.taken(work, session) or plan_with_state(work, session)
         if plan is None:
             raise InvalidQuery("the query computes row by row, so there is no state to trace")
-        found = trace(plan, [_new_rows(item) for item in work.inputs], row, arrivals, work.scratch)
+        given = [_new_rows(item) for item in work.inputs]
+        found = trace(plan, given, sought, arrivals, work.scratch)
     plans.put_back(work, plan)
     return found
 

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from ..exchange import worker_side as exchange
 from ..iteration.transform import plan_result, shaped
 from ..port.port import ROW, ROW_BITS, InvalidQuery
-from ..port.tracing import Arrival, Role, Trace, Witness, rows_like
+from ..port.tracing import Arrival, Role, Sought, Trace, Witness, rows_like
 from ..spark.catalyst import col
 from ..spark.plan import reason
 from .operators import AsOfJoin, FunctionCall, IntervalJoin, Operator, Ranking, Window, back
@@ -51,17 +51,16 @@ Found = tuple[int, Role]
 
 
 def trace(
-    plan: Plan, rows: Sequence[NewRows], row: pa.Table, arrivals: Sequence[Arrival], scratch: Path
+    plan: Plan, rows: Sequence[NewRows], sought: Sought, arrivals: Sequence[Arrival], scratch: Path
 ) -> Trace:
-    """Trace a row, given with the columns of the dataset. `arrivals` are in the order of the plan's
-    inputs.
+    """Trace a row. `arrivals` are in the order of the plan's inputs.
 
     Raises:
         InvalidQuery: Spark cannot compute the query over these rows.
     """
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         try:
-            return _Tracing(plan, rows, Path(folder), arrivals).traced(row)
+            return _Tracing(plan, rows, Path(folder), arrivals).traced(sought)
         except (PySparkException, Py4JJavaError) as bad:
             if (failed := exchange.failed(bad)) is not None:
                 raise failed from bad
@@ -93,11 +92,11 @@ class _Tracing(StateRun):
         frame = super().input(alias)
         return frame.withColumn(GROUP, col(SEQ) + (self._numbers[alias] << ROW_BITS))
 
-    def traced(self, row: pa.Table) -> Trace:
+    def traced(self, sought: Sought) -> Trace:
         forms = tuple(FORMS[type(each)] for each in self.plan.operators)
         for place, operator in enumerate(self.plan.operators):
             self._run(place, operator)
-        found = self._of_result(row)
+        found = self._of_result(sought)
         witnesses = set() if found is None else set(self._witnesses(found, Role.SOURCE, set()))
         return Trace(forms=forms, witnesses=tuple(sorted(witnesses)), notes=tuple(self._notes))
 
@@ -170,9 +169,10 @@ class _Tracing(StateRun):
         marks = zip(self._numbers, arrival.watermarks, strict=True)
         return {alias: None if mark is None else mark.ns // NANOS for alias, mark in marks}
 
-    def _of_result(self, row: pa.Table) -> int | None:
-        """Return the id of a row of the result that is equal to the given one."""
-        plan = self.plan
+    def _of_result(self, sought: Sought) -> int | None:
+        """Return the id of a row of the result that is equal to the sought one; of several, another
+        one for each equal row of a slice. A slice may have more of them than stand now."""
+        plan, row = self.plan, sought.row
         frame = framed(plan.catalyst, plan.part, self, plan.columns)
         computed = self.context.compute(frame, "result")
         table = _read(computed.files)
@@ -185,8 +185,8 @@ class _Tracing(StateRun):
         whole = pa.Table.from_batches(parts)
         names = [field.name for field in made.data if field.name in row.schema.names]
         like = rows_like(whole, {name: row.column(name)[0] for name in names})
-        found = whole.column(ROW).filter(like)
-        return int(found[0].as_py()) if len(found) else None
+        found = sorted(whole.column(ROW).filter(like).to_pylist())
+        return int(found[sought.nth % len(found)]) if found else None
 
     def _witnesses(self, row: int, role: Role, seen: set[Found]) -> Iterator[Witness]:
         if (row, role) in seen:

@@ -38,7 +38,7 @@ from odf_storage.stores.ports.values import ObjectKind
 from ...engines.iteration.inputs import holds_state
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import Engine
-from ...engines.port.tracing import Arrival, Condition, Role, Trace, Witness, rows_like
+from ...engines.port.tracing import Arrival, Condition, Role, Sought, Trace, Witness, rows_like
 from ...plan.transform import TransformPlan
 from ...slices.schema import Operation
 from ..transform.chains import backwards, engine_of, last_data, watermark_of
@@ -213,7 +213,8 @@ class Search:
         request = request_of(self.row.dataset, plan, self.inputs, files, folder, None)
         arrivals = list(self._arrivals(event))[::-1]
         heard = Heard(self.bench.job_progress)
-        trace = self.engine.trace_transform(request, self.row.table, arrivals, heard)
+        sought = Sought(row=self.row.table, nth=self.row.rank_among_equals())
+        trace = self.engine.trace_transform(request, sought, arrivals, heard)
         return self._judged(trace), is_whole
 
     def _judged(self, trace: Trace | None) -> Witnesses:
