@@ -53,6 +53,30 @@ def test_texts_are_set_one_by_one_and_the_others_stay(foo, run, tmp_path):
     assert [one["content"] for one in items] == ["new"]
 
 
+def columns(foo):
+    with foo.http() as http:
+        asked = {"include": "schema", "schemaFormat": "OdfJson"}
+        fields = http.get("/foo/metadata", params=asked).json()["output"]["schema"]["fields"]
+    return {field["name"]: field.get("extra") for field in fields}
+
+
+def test_columns_are_described_one_by_one_and_the_others_stay(foo, run):
+    run("describe", "foo", "--column", "city=Where = there", "--unit", "population=people")
+    run("describe", "foo", "--unit", "city=none")
+    assert columns(foo)["city"] == {
+        "odf-node/description": "Where = there",
+        "odf-node/unit": "none",
+    }
+    assert columns(foo)["population"] == {"odf-node/unit": "people"}
+    run("describe", "foo", "--column", "city=", "--unit", "city=")
+    assert columns(foo)["city"] is None
+    before = columns(foo)
+    run("describe", "foo", "--column", "nowhere=x", code=1)
+    run("describe", "foo", "--column", "city", code=2)
+    run("describe", "foo", "--unit", "city=" + "x" * 51, code=1)
+    assert columns(foo) == before
+
+
 def test_bad_texts_and_dry_runs_append_nothing(foo, run, tmp_path):
     before = texts(foo)
     (tmp_path / "bad.md").write_bytes(b"\xff\xfe")

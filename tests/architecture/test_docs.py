@@ -47,7 +47,7 @@ def test_every_command_is_taken_as_it_is_printed(page):
 
 def test_every_command_that_the_page_to_manage_a_dataset_names_is_taken():
     named = re.findall(r'shell\("(.*?)"( ~ alias)?(?: ~ "(.*?)")?\) }}', _text(MANAGE))
-    assert len(named) == 8
+    assert len(named) == 9
     for begin, alias, end in named:
         _take("odf-node " + begin + ("data" if alias else "") + end)
 

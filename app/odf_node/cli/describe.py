@@ -1,6 +1,7 @@
 """Commands that show a dataset: what it is, its blocks, and its history.
 
-`odf-node describe`: set description, keywords, license and README of a dataset.
+`odf-node describe`: set description, keywords, license and README of a dataset, and what its
+columns are.
 
 `odf-node compact`, `reset`, `set-watermark`: change the history of a dataset on a node.
 
@@ -18,6 +19,7 @@ import msgspec
 
 from odf_protocol.codec.manifests import MAX_TEXT_BYTES, to_yaml
 from odf_protocol.instant import day_or_instant
+from odf_protocol.metadata.column_texts import DESCRIPTION_KEY, UNIT_KEY
 from odf_protocol.multihash import Multihash
 
 from ..client.nodes.http import open_http
@@ -26,7 +28,13 @@ from ..client.nodes.remotes import Location
 from ..client.transfer.receive import ChainReader
 from ..client.transfer.sync import opened
 from ..client.uses import history
-from ..client.uses.describing import KEPT, info_event, license_event, readme_event
+from ..client.uses.describing import (
+    KEPT,
+    columns_event,
+    info_event,
+    license_event,
+    readme_event,
+)
 from ..client.uses.event_texts import block_data, summary
 from .ingest import dataset_base, job_progress
 from .neighbours import suggesting
@@ -47,6 +55,20 @@ from .transfer import read_file
 @click.option(
     "--readme", metavar="FILE", help="Text in Markdown for the page of the dataset; `-` is stdin."
 )
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="What a column is; may be repeated. No TEXT removes it.",
+)
+@click.option(
+    "--unit",
+    "units",
+    multiple=True,
+    metavar="NAME=UNIT",
+    help="The unit of a column, such as °C; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the events, and append nothing.")
 @token_option
 @json_option
@@ -59,23 +81,29 @@ def describe(
     license_name: str | None,
     license_url: str | None,
     readme: str | None,
+    columns: tuple[str, ...],
+    units: tuple[str, ...],
     dry_run: bool,
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Set description, keywords, license and README of DATASET. What you do not give stays.
+    """Set description, keywords, license and README of DATASET, and what its columns are. What you
+    do not give stays.
 
     Each becomes an event of the chain, so earlier texts stay in the history.
     """
     if (license_name or license_url) and license_ is None:
         raise click.UsageError("--license-name and --license-url are for --license")
-    if not (description is not None or keywords or license_ or readme):
-        raise click.UsageError("give --description, --keyword, --license or --readme")
+    said = _of_columns(columns, units)
+    if not (description is not None or keywords or license_ or readme or said):
+        raise click.UsageError(
+            "give --description, --keyword, --license, --readme, --column or --unit"
+        )
     text = None if readme is None else _text_of(readme)
     base = dataset_base(url)
     with open_http() as http, suggesting(base, token, http):
         api = NodeApi(base, token, http=http)
-        known = api.ask("GET", "metadata", include=KEPT).get("output", {})
+        known = api.ask("GET", "metadata", include=KEPT, schemaFormat="OdfJson").get("output", {})
         events: list[dict[str, Any]] = []
         if description is not None or keywords:
             words = keywords or None
@@ -84,6 +112,8 @@ def describe(
             events.append(license_event(license_, license_name, license_url))
         if text is not None:
             events.append(readme_event(known, text))
+        if said:
+            events.append(columns_event(known, said))
         for event in events:  # all are checked before the first one is appended
             api.append(msgspec.json.encode(event), dry_run=True)
         done = [api.append(msgspec.json.encode(one)) for one in events if not dry_run]
@@ -96,6 +126,18 @@ def describe(
     else:
         kinds = ", ".join(str(event["kind"]) for event in events)
         click.echo(f"appended {kinds}; the head is {done[-1].get('head')}")
+
+
+def _of_columns(columns: tuple[str, ...], units: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """Return texts by name of column and key. Raises `click.UsageError`: one names no column."""
+    said: dict[str, dict[str, str]] = {}
+    for key, pairs in ((DESCRIPTION_KEY, columns), (UNIT_KEY, units)):
+        for pair in pairs:
+            name, sign, text = pair.partition("=")
+            if not name or not sign:
+                raise click.UsageError(f"{pair[:50]!r} is no NAME=TEXT")
+            said.setdefault(name, {})[key] = text.strip()
+    return said
 
 
 def _text_of(file: str) -> str:

@@ -64,6 +64,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "describe": (
         "odf-node describe weather --description 'Hourly weather' --keyword weather --keyword nyc",
         "odf-node describe work/weather --license CC-BY-4.0 --readme README.md",
+        "odf-node describe weather --column 'temp=Air temperature at 2 m' --unit temp=°C",
     ),
     "dataset delete": ("odf-node dataset delete http://127.0.0.1:8080/weather",),
     "dataset rename": ("odf-node dataset rename http://127.0.0.1:8080/weather weather.hourly",),

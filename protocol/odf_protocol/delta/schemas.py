@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from ..metadata import schema as odf
+from ..metadata.column_texts import texts_of
 from ..metadata.schema import DataField, DataSchema, DataType
 
 _MOST_DIGITS = 38
@@ -57,7 +58,9 @@ class DeltaSchema:
         if is_column:
             self._column = field.name
         told = self._type(field.type)
-        return {"name": field.name, "type": told, "nullable": True, "metadata": {}}
+        comment = texts_of(field).line
+        metadata = {"comment": comment} if comment else {}
+        return {"name": field.name, "type": told, "nullable": True, "metadata": metadata}
 
     def _type(self, data_type: DataType) -> Any:
         match data_type:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..columns.column_ids import ColumnIds, Path, number_columns
 from ..metadata import schema as odf
+from ..metadata.column_texts import texts_of
 from ..metadata.schema import DataField, DataSchema, DataType
 from ..multihash import Multihash
 
@@ -93,6 +94,7 @@ class IcebergSchemas:
                 "name": each.name,
                 "required": False,
                 "type": self._type((*path, each.name), each.type),
+                **({"doc": said.line} if (said := texts_of(each)) else {}),
             }
             for each in fields
         ]

@@ -43,7 +43,7 @@ PAGE = "/v/manage/anna/ten"
 
 def fields(client, **others: str) -> dict[str, str]:
     """The fields of the first form as the page has them, with others in place of these."""
-    text = client.get(PAGE).text
+    text = client.get(PAGE).text.partition('id="columns"')[0]
     found = dict(re.findall(r'<input (?:type="hidden" )?name="(\w+)" value="([^"]*)"', text))
     readme = re.search(r"<textarea[^>]*>\n?(.*?)</textarea>", text, re.DOTALL)
     assert readme is not None
@@ -115,6 +115,52 @@ def test_texts_that_somebody_changed_meanwhile_are_not_undone(node, visit):
     assert refused.status_code == 409
     assert 'value="mine"' in refused.text
     assert metadata(node, client)["info"]["description"] == "of another"
+
+
+def columns(client, **others: str) -> dict[str, str]:
+    """The fields of the form of columns as the page has them, with others in place of these."""
+    text = client.get(PAGE).text.partition('id="columns"')[2].partition("</form>")[0]
+    found = re.findall(r'name="([^"]+)" value="([^"]*)"', text)
+    return {name: html.unescape(value) for name, value in found} | others
+
+
+def test_columns_are_described_and_all_pages_and_catalogues_say_so(node, visit):
+    client = visit()
+    text = 'City "by" <name>'
+    said = columns(client) | {"column city": text, "unit population": "people"}
+    assert client.post(PAGE, data=said).status_code == 303
+    assert columns(client)["column city"] == text
+    shown = html.unescape(client.get("/anna/ten").text)
+    assert f'<span class="said">{text}</span>' in shown
+    assert f'title="{text}"' in shown
+    assert '<span class="quiet">people</span>' in shown
+    assert "<td>people</td>" in client.get("/anna/ten?columns=").text
+    api = {"authorization": f"Bearer {node.token('anna')}", "accept": "application/json"}
+    told = client.get("/anna/ten/croissant.json", headers=api).json()
+    assert {"@type": "PropertyValue", "name": "city", "description": text} in told[
+        "variableMeasured"
+    ]
+    [city] = [each for each in told["recordSet"][0]["field"] if each["name"] == "city"]
+    assert city["description"] == text
+    stac = client.get("/anna/ten/stac.json", headers=api).json()
+    of = {each["name"]: each.get("description") for each in stac["table:columns"]}
+    assert (of["city"], of["population"], of["offset"]) == (text, "(people)", None)
+
+
+def test_columns_that_did_not_change_make_no_block_and_those_of_another_are_not_undone(node, visit):
+    client = visit()
+    old = columns(client) | {"column city": "mine"}
+    assert client.post(PAGE, data=columns(client)).status_code == 303
+    assert "SetDataSchema" not in client.get("/anna/ten?history=").text.split("<tbody>")[1][:600]
+    assert client.post(PAGE, data=columns(client) | {"column city": "theirs"}).status_code == 303
+    refused = client.post(PAGE, data=old)
+    assert refused.status_code == 409
+    assert 'value="mine"' in refused.text
+    assert columns(client)["column city"] == "theirs"
+    assert client.post(PAGE, data=columns(client) | {"column city": ""}).status_code == 303
+    assert columns(client)["column city"] == ""
+    bad = client.post(PAGE, data=columns(client) | {"unit city": "x" * 51})
+    assert (bad.status_code, columns(client)["unit city"]) == (400, "")
 
 
 def test_a_license_is_replaced_and_never_removed(visit):

@@ -24,6 +24,8 @@ from throwaway import throwaway_stores
 
 from odf_protocol.chain.rules import author
 from odf_protocol.columns.arrow_schema import from_arrow
+from odf_protocol.metadata.attributes import Attributes
+from odf_protocol.metadata.column_texts import DESCRIPTION_KEY, ColumnTexts, texts_in
 from odf_protocol.metadata.events import (
     ExecuteTransform,
     MetadataEvent,
@@ -372,12 +374,14 @@ def test_a_changed_query_goes_on_where_the_old_one_ended(
     add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)
     run(stores, tens, bench)
     wider = "select event_time, city, n * 100 as n, n as original from cities"
+    commit(tens, said_of(tens, "n"), at=1400)
     commit(tens, transform([cities], wider), at=1500)
     add_rows(stores, cities, [("2024-01-02T00:00:00Z", "B", 2)], tmp_path, at=20)
     run(stores, tens, bench, at=2000)
     schema = tens.state().data_schema
     assert schema is not None
     assert [field.name for field in schema.fields][-1] == "original"
+    assert texts_in(schema) == {"n": ColumnTexts("how many")}
     rows = read(stores, tens)
     assert [(row["n"], row.get("original")) for row in rows] == [(10, None), (200, 2)]
 
@@ -448,6 +452,24 @@ def test_metadata_of_an_input_causes_no_run(stores: Stores, bench: Any, tmp_path
     run(stores, tens, bench)
     commit(cities, SetInfo(description="cities"), at=20)
     assert run(stores, tens, bench).outcome == "up-to-date"
+    commit(cities, said_of(cities, "n"), at=30)
+    assert run(stores, tens, bench).outcome == "up-to-date"
+
+
+def said_of(dataset: Dataset, column: str) -> SetDataSchema:
+    """The columns of the dataset, where one has a description."""
+    schema = dataset.state().data_schema
+    assert schema is not None
+    text = Attributes.of({DESCRIPTION_KEY: "how many"})
+    return SetDataSchema(
+        schema=replace(
+            schema,
+            fields=tuple(
+                replace(field, extra=text) if field.name == column else field
+                for field in schema.fields
+            ),
+        )
+    )
 
 
 def test_derivatives_of_derivatives_meet_again(stores: Stores, bench: Any, tmp_path: Path) -> None:

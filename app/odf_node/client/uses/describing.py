@@ -1,4 +1,4 @@
-"""Events that say what a dataset is about: description, keywords, license, README.
+"""Events that say what a dataset is about: description, keywords, license, README, columns.
 
 They are manifests as JSON values, made from what the chain says already, so that what nobody
 mentions stays. The functions are pure.
@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from odf_protocol.errors import BadInput
+from odf_protocol.metadata.column_texts import described
+
 README = "README.md"
 LICENSE_PAGE = "https://spdx.org/licenses/{}.html"
-KEPT = "attachments,info,license"
+KEPT = "attachments,info,license,schema"
 """The aspects of metadata of which the events are made."""
 
 
@@ -33,6 +36,26 @@ def license_event(name: str, full: str | None = None, url: str | None = None) ->
         "spdxId": name,
         "websiteUrl": url or LICENSE_PAGE.format(name),
     }
+
+
+def columns_event(
+    known: Mapping[str, Any], said: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Return `SetDataSchema` with texts about columns, by name and key; empty ones are removed, and
+    what is not named stays.
+
+    Raises:
+        UnknownColumn: the dataset has no such columns, or none yet.
+        MalformedColumnText: a text has several lines, or is too long.
+    """
+    schema = known.get("schema") or {"fields": ()}
+    fields = schema["fields"]
+    if missing := sorted(said.keys() - {field["name"] for field in fields}):
+        told = ", ".join(f"`{name[:50]}`" for name in missing[:5])
+        why = f"the dataset has no column {told}" if fields else "columns come with the first rows"
+        raise BadInput("UnknownColumn", why, columns=missing[:5])
+    new = [described(field, said.get(field["name"], {})) for field in fields]
+    return {"kind": "SetDataSchema", "schema": {**schema, "fields": new}}
 
 
 def readme_event(known: Mapping[str, Any], text: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from xml.etree import ElementTree as Xml
 
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata import schema as odf
+from odf_protocol.metadata.column_texts import texts_of
 from odf_protocol.metadata.schema import DataField, DataType
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.versions.versions import Histories, Versions
@@ -88,7 +89,7 @@ def croissant(dataset: DatasetTold) -> dict[str, Any]:
         "isLiveDataset": True,
         "isAccessibleForFree": True,
         "includedInDataCatalog": {"@type": "sc:DataCatalog", "url": dataset.base},
-        "variableMeasured": [field.name for field in fields],
+        "variableMeasured": [_variable(field) for field in fields],
         "distribution": [_file(dataset)],
         "recordSet": _records(fields),
     }
@@ -131,9 +132,23 @@ def _field(field: DataField) -> dict[str, Any] | None:
         "@type": "cr:Field",
         "@id": f"records/{field.name}",
         "name": field.name,
+        **({"description": said.line} if (said := texts_of(field)) else {}),
         "dataType": name,
         "source": {"fileObject": {"@id": ROWS}, "extract": {"column": field.name}},
         **({"isArray": True, "arrayShape": "-1"} if is_list else {}),
+    }
+
+
+def _variable(field: DataField) -> Any:
+    """Return the column in the words of schema.org, which has its unit."""
+    said = texts_of(field)
+    if not said:
+        return field.name
+    told = {"description": said.description, "unitText": said.unit}
+    return {
+        "@type": "PropertyValue",
+        "name": field.name,
+        **{name: text for name, text in told.items() if text},
     }
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from odf_protocol.metadata import schema as odf
-from odf_protocol.metadata.schema import DataType
+from odf_protocol.metadata.column_texts import texts_of
+from odf_protocol.metadata.schema import DataField, DataType
 
 from .told import DatasetTold
 
@@ -49,11 +50,16 @@ def collection(dataset: DatasetTold) -> dict[str, Any]:
             "spatial": {"bbox": [EARTH]},
             "temporal": {"interval": [[None, dataset.watermark]]},
         },
-        "table:columns": [{"name": field.name, "type": _type(field.type)} for field in fields],
+        "table:columns": [_column(field) for field in fields],
         "assets": {name: _asset(dataset, name) for name in _ASSETS},
         "links": links,
     }
     return {name: value for name, value in told.items() if value != []}
+
+
+def _column(field: DataField) -> dict[str, str]:
+    said = {"description": text} if (text := texts_of(field).line) else {}
+    return {"name": field.name, "type": _type(field.type), **said}
 
 
 def _asset(dataset: DatasetTold, projection: str) -> dict[str, Any]:

@@ -54,7 +54,9 @@ async def small_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-async def small_form(request: Request, limit: int) -> dict[str, str]:
+async def small_form(
+    request: Request, limit: int, *, fields: int = MAX_FORM_FIELDS
+) -> dict[str, str]:
     """Return the fields of a form-encoded body; for a repeated field, the first value.
 
     Raises:
@@ -63,12 +65,12 @@ async def small_form(request: Request, limit: int) -> dict[str, str]:
     """
     raw = await small_body(request, limit)
     try:
-        fields = parse_qs(raw.decode(), max_num_fields=MAX_FORM_FIELDS, strict_parsing=bool(raw))
+        found = parse_qs(raw.decode(), max_num_fields=fields, strict_parsing=bool(raw))
     except ValueError:
         raise BadInput(
-            "MalformedForm", f"the body has to be form-encoded, of {MAX_FORM_FIELDS} fields at most"
+            "MalformedForm", f"the body has to be form-encoded, of {fields} fields at most"
         ) from None
-    return {name: values[0] for name, values in fields.items()}
+    return {name: values[0] for name, values in found.items()}
 
 
 class Paced:

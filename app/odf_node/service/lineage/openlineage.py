@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from odf_protocol.codec.manifests import to_data
 from odf_protocol.identity import DatasetId
+from odf_protocol.metadata.column_texts import texts_of
 from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.metadata.schema import DataTypeOption
 
@@ -105,7 +106,14 @@ def _dataset(
         facets["schema"] = _facet(
             "schema",
             namespace,
-            fields=[{"name": f.name, "type": _type(f.type)} for f in schema.fields],
+            fields=[
+                {
+                    "name": f.name,
+                    "type": _type(f.type),
+                    **({"description": said.line} if (said := texts_of(f)) else {}),
+                }
+                for f in schema.fields
+            ],
         )
     found = None if trace is None else origins(graph, item, trace)
     if found:

@@ -16,6 +16,8 @@ from msgspec import Meta
 from pydantic import Field
 
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_protocol.metadata.column_texts import texts_of
+from odf_protocol.metadata.schema import DataField
 from odf_protocol.typed import convert, decode_json
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.query.messages import Form
@@ -187,7 +189,8 @@ class McpTools:
         schema = self.inputs.columns(entry)
         names = ("alias", "id", "kind", "description", "keywords", "license", "head", "records")
         columns = [
-            {"name": each.name, "type": _kind(each.type)} for each in schema.fields[:COLUMNS_KEPT]
+            {"name": each.name, "type": _kind(each.type), **_said(each)}
+            for each in schema.fields[:COLUMNS_KEPT]
         ]
         found: Answer = _large_as_texts(
             {name: told[name] for name in (*names, "watermark", "updatedAt", "url")}
@@ -240,6 +243,12 @@ def _large_as_texts(value: Any) -> Any:
         return [_large_as_texts(each) for each in value]
     is_large = type(value) is int and abs(value) > LARGEST_EXACT
     return str(value) if is_large else value
+
+
+def _said(field: DataField) -> dict[str, str]:
+    said = texts_of(field)
+    told = {"description": said.description, "unit": said.unit}
+    return {name: text for name, text in told.items() if text}
 
 
 def _kind(data_type: Any) -> str:

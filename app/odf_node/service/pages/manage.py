@@ -6,7 +6,7 @@ the command. It needs no script.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from starlette.routing import Route
 from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound
 from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.column_texts import DESCRIPTION_KEY, UNIT_KEY
 from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.multihash import Multihash
 from odf_protocol.sql_text import quoted_name
@@ -28,7 +29,13 @@ from odf_storage.datasets.query.messages import Form as RowForm
 from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 from odf_storage.stores.ports.values import DatasetEntry, Failed, Role, Schedule, Succeeded
 
-from ...client.uses.describing import info_event, license_event, readme_event, readme_of
+from ...client.uses.describing import (
+    columns_event,
+    info_event,
+    license_event,
+    readme_event,
+    readme_of,
+)
 from ..auth.access import Action, Unauthenticated
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.dataset_access import refuse_mirror
@@ -67,7 +74,11 @@ MAX_FORM_BYTES = 1 << 20
 MAX_OFFSET_CHARS = 16
 EVERY = {"hour": 3600, "day": 24 * 3600, "week": 7 * 24 * 3600}
 """Seconds between polls, by the words of the form."""
-_ASPECTS = (Aspect.ATTACHMENTS, Aspect.INFO, Aspect.LICENSE)
+_ASPECTS = (Aspect.ATTACHMENTS, Aspect.INFO, Aspect.LICENSE, Aspect.SCHEMA)
+COLUMNS = 200
+"""Limit of the columns that the form has; the command takes all."""
+COLUMN_FIELDS = {"column ": DESCRIPTION_KEY, "unit ": UNIT_KEY}
+"""What the fields of the form are, by the beginning of their names; the rest names a column."""
 
 
 def takes_rows_back(given: Views, actor: Actor, entry: DatasetEntry) -> bool:
@@ -132,14 +143,18 @@ def _describe(kept: Kept, form: Form) -> Response:
         return _page(kept, form=form, preview=after["readme"])
     if form.get("seen") != _seen(before):
         raise Conflict("OtherTexts", "somebody changed these texts meanwhile: look, and save again")
+    _append(kept, _changes(known, before, after))
+    return kept.go("about")
+
+
+def _append(kept: Kept, manifests: Iterable[Mapping[str, Any]]) -> None:
     authoring, events = part_of(kept.request, Authoring), []
-    for manifest in _changes(known, before, after):
+    for manifest in manifests:
         text = msgspec.json.encode(manifest)
         events.append(event_to_append(kept.given.access, kept.actor, text))
     for is_trial in (True, False):
         for event in events:
             append_event(authoring, kept.actor, kept.entry, event, dry_run=is_trial)
-    return kept.go("about")
 
 
 def _changes(
@@ -156,6 +171,31 @@ def _changes(
         yield license_event(after["license"])
     if "readme" in changed:
         yield readme_event(known, after["readme"] and after["readme"] + "\n")
+
+
+def _columns_said(known: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is said of the columns, by the fields of the form."""
+    fields = known.get("schema", {"fields": ()})["fields"][:COLUMNS]
+    return {
+        f"{start}{field['name']}": str(field.get("extra", {}).get(key) or "")
+        for field in fields
+        for start, key in COLUMN_FIELDS.items()
+    }
+
+
+def _describe_columns(kept: Kept, form: Form) -> Response:
+    """Append a schema in which the columns have the texts of the form."""
+    known = kept.known
+    before = _columns_said(known)
+    if form.get("seen") != _seen(before):
+        raise Conflict("OtherTexts", "somebody changed the columns meanwhile: look, and save again")
+    said: dict[str, dict[str, str]] = {}
+    for name, text in before.items():
+        if (new := form.get(name, "").strip()) != text.strip():
+            start = next(each for each in COLUMN_FIELDS if name.startswith(each))
+            said.setdefault(name.removeprefix(start), {})[COLUMN_FIELDS[start]] = new
+    _append(kept, [columns_event(known, said)] if said else [])
+    return kept.go("columns")
 
 
 def _retract(kept: Kept, form: Form) -> Response:
@@ -248,6 +288,7 @@ def _delete(kept: Kept, form: Form) -> Response:
 
 DOINGS: Mapping[str, tuple[Action, Do]] = {
     "describe": (Action.WRITE, _describe),
+    "columns": (Action.WRITE, _describe_columns),
     "retract": (Action.WRITE, _retract),
     "schedule": (Action.WRITE, _schedule),
     "unschedule": (Action.WRITE, _unschedule),
@@ -258,7 +299,7 @@ DOINGS: Mapping[str, tuple[Action, Do]] = {
     "delete": (Action.MAINTAIN, _delete),
 }
 """What the forms do, by the name of each, and the right that it needs."""
-OF_THE_CHAIN = frozenset({"describe", "retract"})
+OF_THE_CHAIN = frozenset({"columns", "describe", "retract"})
 """Those that append blocks, which a mirror leaves to its remote."""
 
 
@@ -335,7 +376,9 @@ def _page(
 ) -> Response:
     given, entry, state = kept.given, kept.entry, kept.state
     path, allowed = f"{PATH}/{kept.alias}", given.access.grants(kept.actor, entry)
-    said = _said(kept.known)
+    known = kept.known
+    said, of_columns = _said(known), _columns_said(known)
+    typed = {name: text for name, text in (form or {}).items() if name in of_columns}
     caller = caller_of(kept.request.scope)
     content = {
         **views.frame(given, kept.actor, path),
@@ -347,6 +390,8 @@ def _page(
         "done": done,
         "said": {**said, **{name: text for name, text in (form or {}).items() if name in said}},
         "seen": _seen(said),
+        "columns": _column_lines(of_columns, typed or of_columns),
+        "columns_seen": _seen(of_columns),
         "preview": document_of(given, caller, "README.md", preview) if preview else None,
         "row": row,
         "is_mirror": given.stores.mirrors.find(entry.id) is not None,
@@ -363,12 +408,26 @@ def _page(
     return page("manage", content, status)
 
 
+def _column_lines(fields: Mapping[str, str], texts: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return name, description and unit of each column of the form."""
+    names = [each.removeprefix("column ") for each in fields if each.startswith("column ")]
+    return [
+        {
+            "name": name,
+            "description": texts.get(f"column {name}", ""),
+            "unit": texts.get(f"unit {name}", ""),
+        }
+        for name in names
+    ]
+
+
 def _scheduled(schedule: Schedule) -> dict[str, Any]:
     return {"id": schedule.id, **schedule_line(schedule)}
 
 
+_POSTED = posted(_do, most=MAX_FORM_BYTES, fields=16 + len(COLUMN_FIELDS) * COLUMNS)
 ROUTES = (
     *(Route(each, shown(_see), methods=["GET"]) for each in ADDRESSES),
-    *(Route(each, posted(_do, most=MAX_FORM_BYTES), methods=["POST"]) for each in ADDRESSES),
+    *(Route(each, _POSTED, methods=["POST"]) for each in ADDRESSES),
     *(Route(each, _rows, methods=["POST"]) for each in ROWS),
 )

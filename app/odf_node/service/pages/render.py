@@ -30,7 +30,7 @@ from ..auth.dataset_access import Callers
 from ..auth.visitors import refuse_foreign, visitor
 from ..errors import status_of
 from ..http.answers import WEAK, is_named
-from ..http.bodies import small_form
+from ..http.bodies import MAX_FORM_FIELDS, small_form
 from ..http.deps import part_of
 from ..settings import Settings
 from . import views
@@ -161,19 +161,23 @@ def shown(view: View) -> Callable[[Request], Response]:
 
 
 def posted(
-    use: Use, *, is_costly: bool = False, most: int = MAX_FORM_BYTES
+    use: Use,
+    *,
+    is_costly: bool = False,
+    most: int = MAX_FORM_BYTES,
+    fields: int = MAX_FORM_FIELDS,
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint for a form of this site, run for the account of the cookie.
 
     `is_costly` means that it checks or sets a password; few such requests run at once.
-    `most` is the limit of the form in bytes.
+    `most` is the limit of the form in bytes, `fields` that of its fields.
     """
 
     async def made(request: Request) -> Response:
         given = part_of(request, Views)
         try:
             refuse_foreign(request, given.public_url)
-            form = await small_form(request, most)
+            form = await small_form(request, most, fields=fields)
         except NodeError as error:
             return problem(given, ANONYMOUS, request, error)
 

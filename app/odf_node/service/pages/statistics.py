@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from anyio import from_thread
 
 from odf_protocol.errors import NodeError
+from odf_protocol.metadata.column_texts import UNSAID, ColumnTexts, texts_in
 
 from ..readers.tasks import Profiled
 from .block_view import Visit
@@ -239,12 +240,13 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
 
 def columns(visit: Visit, _: str) -> dict[str, Any]:
     """Return all columns with their members; the page of the dataset has the statistics."""
+    said = texts_in(visit.state.data_schema)
     lines = [
-        line
+        (*line, said.get(line[0], UNSAID))
         for field in fields_of(visit.state.data_schema)
         for line in column_lines(field["name"], field["type"])
     ]
-    return {"lines": lines}
+    return {"lines": lines, "is_said": bool(said)}
 
 
 def column_table(visit: Visit, most: int) -> tuple[list[dict[str, Any]], Profiled | None, bool]:
@@ -262,10 +264,16 @@ def column_table(visit: Visit, most: int) -> tuple[list[dict[str, Any]], Profile
         is_made = found is None
     except NodeError:
         found, is_made = None, False
-    return [_row(field, line, found) for field, line in lines[:most]], found, is_made
+    said = texts_in(visit.state.data_schema)
+    return [_row(field, line, found, said) for field, line in lines[:most]], found, is_made
 
 
-def _row(field: dict[str, Any], line: tuple[str, str], found: Profiled | None) -> dict[str, Any]:
+def _row(
+    field: dict[str, Any],
+    line: tuple[str, str],
+    found: Profiled | None,
+    said: Mapping[str, ColumnTexts],
+) -> dict[str, Any]:
     name, kind = line
     facts, is_whole = None, False
     if found is not None and found.profile.rows and name == field["name"]:
@@ -278,6 +286,7 @@ def _row(field: dict[str, Any], line: tuple[str, str], found: Profiled | None) -
     return {
         "name": name,
         "type": kind,
+        "said": said.get(name, UNSAID) if name == field["name"] else UNSAID,
         "facts": facts,
         "is_whole": is_whole,
         "bars": bars_path(facts.bars) if facts is not None and facts.bars else None,

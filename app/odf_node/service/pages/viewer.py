@@ -16,6 +16,7 @@ import msgspec
 from anyio import from_thread
 
 from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.metadata.column_texts import UNSAID, ColumnTexts, texts_in
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.sql_text import quoted_name, quoted_text
 from odf_storage.datasets.query.messages import Form
@@ -81,6 +82,7 @@ class Heading:
     link: str | None = None
     sorted: str | None = None
     """`ascending` or `descending`, if the rows are sorted by it."""
+    said: ColumnTexts = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +246,11 @@ def rows_table(
     system = [operation, vocab.system_time_column] if wanted.has_system else []
     own = [each for each in columns if each not in {offset, operation, vocab.system_time_column}]
     names = dict.fromkeys(each for each in (*first, *own, offset, *system) if each in columns)
+    said = texts_in(visit.state.data_schema)
     headings = [
         Heading(
             name,
+            said=said.get(name, UNSAID),
             is_number=kinds.get(name) in NUMBERS and name != operation,
             is_offset=name == offset,
             link=_sorting(wanted, view, name) if kinds.get(name) in SQL_TYPES else None,

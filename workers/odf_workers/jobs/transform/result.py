@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from odf_protocol.chain.state import Vocab
 from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
 from odf_protocol.columns.stored_values import Misfit
+from odf_protocol.metadata.column_texts import with_attributes_of
 from odf_protocol.metadata.events import (
     Checkpoint,
     DataSlice,
@@ -86,10 +87,13 @@ def checked(
     wanted = wanted_schema(found, to_arrow(schema) if schema is not None else None)
     if rows and not _fits(found, wanted):
         data_path = _rewritten(data_path, wanted)
-    grown = schema is None or len(wanted) > len(schema.fields)
+    stored = () if schema is None else schema.fields
+    grown = schema is None or len(wanted) > len(stored)
     data, misfit = judged(data_path, next_offset) if rows else (None, None)
     return MadeResult(
-        schema=SetDataSchema(schema=from_arrow(wanted)) if grown else None,
+        schema=SetDataSchema(schema=with_attributes_of(from_arrow(wanted), stored))
+        if grown
+        else None,
         arrow=wanted,
         data=data,
         data_path=data_path,
