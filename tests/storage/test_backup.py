@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import base64
 import os
-import random
 import resource
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from backends import BACKENDS, credentials, fresh_place
 from refusals import refusing
 from tests.storage.conftest import new_database
 from upkeep_parts import begun, grown, key_of, longer
 
-from odf_protocol.errors import Conflict, Damaged
+from odf_protocol.errors import Damaged
 from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.backup import check as checking
@@ -42,8 +40,6 @@ from odf_storage.stores.ports.values import (
 )
 from odf_storage.stores.registers.sealing import open_keys
 
-KILLS = int(os.environ.get("ODF_BACKUP_KILLS", "24"))
-"""How often tests kill backups and restores; 1000 for a long run."""
 ANNA = AccountId("did:odf:fed01anna")
 VERSION = "0.1.0"
 
@@ -466,113 +462,3 @@ def test_a_full_disk_during_a_backup_leaves_the_backup_before(node: Stores, tmp_
     assert [one.number for one in listed(place)] == [1]
     assert checking.check(place, chosen(place, None)).ok
     assert made(node, place).number == 2
-
-
-# --- kills ----------------------------------------------------------------------------------
-
-
-def killed(work: Callable[[], object], after: int) -> bool:
-    """Run in a process that dies at once at its n-th step; whether it came to an end. A step is
-    before or after a file appears, a row is written, or a transaction commits."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            _die_at_step(after)
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def _die_at_step(after: int) -> None:
-    left = [after]
-
-    def step(*_: object) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            os._exit(9)
-
-    def stepping(name: str) -> None:
-        usual = getattr(os, name)
-
-        def around(*given: Any, **more: Any) -> Any:
-            step()
-            made_of = usual(*given, **more)
-            step()
-            return made_of
-
-        setattr(os, name, around)
-
-    for name in ("replace", "link", "rename"):
-        stepping(name)
-    sa.event.listen(sa.Engine, "before_cursor_execute", step)
-    sa.event.listen(sa.Engine, "commit", step)
-
-
-def test_a_backup_that_is_killed_anywhere_is_not_there_and_the_next_one_is_whole(
-    tmp_path: Path,
-) -> None:
-    stores = node_at(tmp_path / "data")
-    datasets = [grown(stores, f"kamu/d{number}") for number in range(3)]
-    stores.close()
-    chance, place, number = random.Random(43), place_of(tmp_path / "backups"), 0
-    ends: list[bool] = []
-
-    def work() -> None:
-        child = node_at(tmp_path / "data")
-        made(child, place_of(tmp_path / "backups"), keep=3)
-
-    for turn in range(KILLS):
-        ends.append(killed(work, chance.randint(1, 300)))
-        found = listed(place)
-        for one in found[-1:]:
-            assert checking.check(place, chosen(place, one.number)).ok
-        stores = node_at(tmp_path / "data")
-        longer(stores, *datasets[turn % 3])
-        stores.close()
-        number = max(number, len(found))
-    assert number >= 1
-    assert True in ends
-    assert False in ends
-    stores = node_at(tmp_path / "data")
-    made(stores, place, keep=1)
-    restored(place, tmp_path / "other")
-    again = node_at(tmp_path / "other")
-    assert state_of(again) == state_of(stores)
-    assert is_clean(again)
-    again.close()
-    stores.close()
-
-
-def test_a_restore_that_is_killed_anywhere_is_refused_or_whole_and_goes_on(tmp_path: Path) -> None:
-    stores = node_at(tmp_path / "data")
-    peopled(stores)
-    grown(stores, "kamu/rivers")
-    place = place_of(tmp_path / "backups")
-    made(stores, place)
-    expected = state_of(stores)
-    stores.close()
-    chance, ends = random.Random(44), []
-    for turn in range(KILLS // 3):
-        folder = tmp_path / f"n{turn}"
-        for after in (chance.randint(1, 400), chance.randint(1, 400), 0):
-            ended = killed(lambda folder=folder: restored(place, folder), after)
-            ends.append(ended)
-            try:
-                again = node_at(folder)
-            except Conflict:  # RestoreUnfinished
-                assert not ended
-                continue
-            if next(iter(again.registry.page()), None) is None:
-                assert not ended
-                again.close()
-                continue
-            assert state_of(again) == expected
-            assert is_clean(again)
-            again.close()
-            break
-        else:
-            raise AssertionError("the restore did not go on")
-    assert ends.count(False) >= KILLS // 12
