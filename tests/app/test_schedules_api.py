@@ -17,7 +17,12 @@ from service import seeded, serving
 from odf_node.cli.main import main
 from odf_node.service.accounts.accounts import ensure_account
 from odf_node.service.definitions.variables import reseal
-from odf_node.service.schedules.schedules import check_times, next_time, start_due
+from odf_node.service.schedules.schedules import (
+    check_times,
+    next_time,
+    set_back_schedules,
+    start_due,
+)
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
 from odf_protocol.codec.manifests import load_event
@@ -230,6 +235,22 @@ def test_a_schedule_that_cannot_be_started_delays_no_other_one(tmp_path, caplog)
         assert stores.schedules.find("a").next_at == due
         assert stores.schedules.find("b").next_at > service.node.clock()
     assert f"schedule a of dataset {entry.id} cannot be started" in caplog.text
+
+
+def test_schedules_go_on_after_a_clock_two_hours_ahead_is_set_back(tmp_path):
+    with serving(tmp_path, poll_s=60) as service:
+        entry = service.keep(seeded().add(load_event(SOURCE)), "kamu/city")
+        stores, now = service.node.stores, service.node.clock()
+        ahead = Instant(now.ns + 7200 * NANOS)
+        rests = replace(table("*/5 * * * *"), id="a", dataset=entry.id, last_at=ahead)
+        apart = Instant(now.ns + 30 * NANOS)  # as clocks of services differ
+        kept = replace(rests, id="b", last_at=apart, next_at=Instant(ahead.ns + 300 * NANOS))
+        for schedule in (replace(rests, next_at=kept.next_at), kept):
+            stores.schedules.put(schedule)
+        assert set_back_schedules(service.node.scheduling) == 1
+        assert stores.schedules.find("a").next_at <= Instant(now.ns + 301 * NANOS)
+        assert stores.schedules.find("b") == kept
+        assert set_back_schedules(service.node.scheduling) == 0
 
 
 @pytest.mark.parametrize(

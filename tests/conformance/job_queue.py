@@ -146,6 +146,23 @@ class JobQueueContract:
             queue.finish(job, "w1", DONE)
         queue.finish(job, "w2", DONE)
 
+    def test_a_clock_that_was_hours_ahead_delays_a_lost_job_by_one_lease(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        lost, resting = queue.submit(spec(lock="a")), queue.submit(spec(lock="b"))
+        clock.advance(timedelta(hours=2))
+        assert {claim(queue).id, claim(queue).id} == {lost, resting}
+        queue.put_back(resting, "w1", pause=timedelta(hours=3))
+        clock.advance(timedelta(hours=-2))
+        assert claim(queue, "w2") is None  # its worker may live, and would extend it
+        assert queue.get(lost).lease_until == clock.after(LEASE)
+        assert queue.get(resting).lease_until == clock.after(timedelta(hours=5))
+        queue.extend(lost, "w1", lease=LEASE)
+        clock.advance(LEASE)
+        again = claim(queue, "w2")
+        assert again is not None
+        assert again.id == lost
+
     def test_a_worker_nobody_replaced_may_still_finish(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from odf_protocol.errors import BadInput
-from odf_protocol.instant import Instant
 from odf_storage.datasets.node.naming import SINGLE_OWNER
-from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.values import Account
 
 from .admin import node_stores, store_options
@@ -109,7 +106,7 @@ def disable(name: str, data: Path | None, database_url: str | None, as_json: boo
 
     Its datasets, schedules and derivatives stay as they are.
     """
-    _switch(name, Instant(time.time_ns()), data, database_url, as_json=as_json)
+    _switch(name, data, database_url, as_json=as_json, is_disabled=True)
 
 
 @account.command()
@@ -117,16 +114,22 @@ def disable(name: str, data: Path | None, database_url: str | None, as_json: boo
 @store_options
 def enable(name: str, data: Path | None, database_url: str | None, as_json: bool) -> None:
     """Enable an account again. Its tokens and sessions that hold are taken as before."""
-    _switch(name, None, data, database_url, as_json=as_json)
+    _switch(name, data, database_url, as_json=as_json, is_disabled=False)
 
 
 def _switch(
-    name: str, at: Instant | None, data: Path | None, database_url: str | None, *, as_json: bool
+    name: str,
+    data: Path | None,
+    database_url: str | None,
+    *,
+    as_json: bool,
+    is_disabled: bool,
 ) -> None:
     from ..service.accounts.accounts import find_account
 
     with node_stores(data, database_url) as (stores, _):
         found = find_account(stores.accounts, name)
+        at = stores.clock() if is_disabled else None
         stores.accounts.set_disabled(found.id, at)
         record_command(
             stores, "enable_account" if at is None else "disable_account", account=found.name
@@ -261,14 +264,14 @@ def _membership(stores: Any) -> Membership:
     from ..service.auth.dataset_access import EntryMemory
     from ..service.membership.membership import Membership
 
-    return Membership(stores, EntryMemory(stores.registry), system_clock)
+    return Membership(stores, EntryMemory(stores.registry), stores.clock)
 
 
 def _set(stores: Any, settings: Any, owner: Account, chosen: str) -> None:
     from ..service.accounts.accounts import set_password
     from ..service.auth.passwords import Cost
 
-    now, cost = Instant(time.time_ns()), Cost(settings.password_work)
+    now, cost = stores.clock(), Cost(settings.password_work)
     set_password(stores.accounts, owner, chosen, os.urandom, now, cost)
 
 

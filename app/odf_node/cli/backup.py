@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ def make(target: str, keep: int | None, key_file: Path | None, as_json: bool, **
         refuse_own(target, [*stores.folders(), data], objects_url)
         report = back_up(
             stores,
-            place,
+            replace(place, clock=stores.clock),
             version=app_version(),
             data=data,
             keep=keep,

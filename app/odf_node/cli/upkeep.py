@@ -21,7 +21,7 @@ import click
 
 from odf_protocol.errors import BadInput, Conflict, Unavailable
 from odf_storage.datasets.node.naming import dataset_ref
-from odf_storage.runtime.clock import parse_duration, system_clock
+from odf_storage.runtime.clock import parse_duration
 from odf_storage.stores.ports.accounts import AuditEntry
 
 from ..client.nodes.limits import one_line
@@ -420,7 +420,7 @@ def record_command(stores: Stores, action: str, **facts: Any) -> None:
     stores.audit.record(
         [
             AuditEntry(
-                at=system_clock(),
+                at=stores.clock(),
                 actor=f"local:{_user()}",
                 action=action,
                 subject=" ".join(["odf-node", *sys.argv[1:3]]),

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_storage.runtime.clock import Clock, system_clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.registers.sealing import open_keys
 
 from .accounts.accounts import ensure_account
@@ -35,7 +35,7 @@ class Node(FeatureParts):
         return {**{type(part): part for part in parts}, **self._of_features}
 
 
-def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
+def open_node(settings: Settings, *, clock: Clock | None = None) -> Node:
     """Open and migrate the stores, and create the predefined account of a single-tenant node."""
     stores = open_stores(
         StoreSettings(
@@ -54,4 +54,4 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
     keys = open_keys(settings.secrets_keys, settings.data)
     open_secrets = lies_open(settings, stores)
     secrets = session_secrets(stores.accounts, keys, lies_open=open_secrets)
-    return Node(settings, stores, secrets, keys, clock)
+    return Node(settings, stores, secrets, keys, clock or stores.clock)

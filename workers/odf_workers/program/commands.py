@@ -30,6 +30,7 @@ from odf_protocol.identity import DatasetId, DatasetRef
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload, answer_text, to_json
 from odf_storage.datasets.node.naming import dataset_ref
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.errors import DatasetNotFound
 
 from ..engines.spark import machine as class_archive
@@ -233,13 +234,12 @@ def _verified(
 ) -> Any:
     # Spark is imported late: `--help` and wrong names do not need it.
     from ..jobs.verify.run import run_verification
-    from .handlers import now
 
     with on_the_spot(settings) as (stores, context):
         found = stores.dataset(dataset_ref(name))
         inputs = inputs_of(stores, found.id) if recursive else []
         payload = VerifyPayload(inputs=tuple(map(str, inputs)), after=after, upto=upto)
-        return run_verification(stores, found, payload, context(), now=now())
+        return run_verification(stores, found, payload, context(), now=stores.clock())
 
 
 def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:
@@ -339,7 +339,6 @@ def _keep_spark(folder: Path) -> None:
     from ..engines.spark_engine.engine import SparkEngine
     from ..jobs.work.context import Engines, IngestOptions, WorkerContext
     from .engines import warm_up
-    from .handlers import now
 
     with tempfile.TemporaryDirectory(prefix="odf-classes-") as scratch:
         options = SparkOptions(scratch=Path(scratch), record_classes_in=folder)
@@ -350,7 +349,7 @@ def _keep_spark(folder: Path) -> None:
             scratch=Path(scratch),
             ingest=IngestOptions(states=MergeStates(Path(scratch) / "merge-state", max_bytes=0)),
         )
-        warm_up(context, now=now())
+        warm_up(context, now=system_clock())
         machine = session.sparkContext._gateway.proc
         session.stop()
         machine.stdin.close()  # this ends the process

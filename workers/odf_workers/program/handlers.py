@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,6 @@ from typing import Any, TypeVar
 
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetRef
-from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import SetPollingSource
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import (
@@ -121,7 +119,7 @@ def verify(context: JobContext, job: Job) -> dict[str, Any]:
         answer = hash_rows(context.stores, dataset, payload, payload.gate, check)
         return verify_job.to_json(answer)
     run = run_candidate if payload.candidate is not None else run_verification
-    answer = run(context.stores, dataset, payload, context.worker, now=now())
+    answer = run(context.stores, dataset, payload, context.worker, now=context.stores.clock())
     return verify_job.to_json(answer)
 
 
@@ -185,10 +183,6 @@ def trial(context: JobContext, job: Job) -> dict[str, Any]:
     payload = _read_payload(job, trial_job.payload_of)
     body, worker = job.spec.body, context.worker
     return trial_job.to_json(run_trial(context.stores, payload, body, worker, now=job.submitted_at))
-
-
-def now() -> Instant:
-    return Instant(time.time_ns())
 
 
 Handler = Callable[[JobContext, Job], dict[str, Any]]

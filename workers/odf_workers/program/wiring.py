@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from odf_protocol.errors import BadInput
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.clock import system_clock
 from odf_storage.runtime.logs import start_tracing, stop_tracing
 from odf_storage.runtime.private_files import keep_private
 from odf_storage.runtime.processes import (
@@ -396,10 +397,9 @@ class WarmUp:
 
     def _work(self) -> None:
         from .engines import warm_up
-        from .handlers import now
 
         try:
-            warm_up(self._worker.context, now=now(), is_over=self._worker.stop.is_set)
+            warm_up(self._worker.context, now=system_clock(), is_over=self._worker.stop.is_set)
         except Exception:  # a slow first job is better than no worker
             LOGGER.exception("warm-up failed")
 

@@ -30,7 +30,7 @@ from ..jobs.jobs import list_jobs, parse_statuses
 from ..jobs.routes import JobsDep
 from ..query.background import BackgroundQueries
 from . import schedules as usecase
-from .schedules import Scheduling, read_body, shown, start_due
+from .schedules import Scheduling, read_body, set_back_schedules, shown, start_due
 
 MAX_BODY_BYTES = 8192
 DEFAULT_PAGE = 50
@@ -156,6 +156,7 @@ class Ticker:
             try:
                 start_due(self._scheduling)
                 if look <= 0:
+                    set_back_schedules(self._scheduling)
                     retry_open_damages(self._stores)
                     look = LOOK_S
                 if left <= 0:

@@ -116,6 +116,8 @@ REFRESH = "refresh"
 MAX_SCHEDULES = 50
 """Limit of schedules of one dataset."""
 DUE_AT_ONCE = 100
+CLOCKS_APART_S = 60
+"""Seconds by which clocks of services may differ."""
 _log = logging.getLogger("odf.node")
 
 
@@ -255,6 +257,16 @@ def start_due(scheduling: Scheduling) -> int:
                 "schedule %s of dataset %s cannot be started", schedule.id, schedule.dataset
             )
     return started
+
+
+def set_back_schedules(scheduling: Scheduling) -> int:
+    """Give schedules that a clock ahead of ours started last their next times by ours; without
+    that, they would rest until it is as late as that clock said. Return how many."""
+    now = scheduling.clock()
+    ahead = scheduling.schedules.of_the_future(Instant(now.ns + CLOCKS_APART_S * NANOS))
+    for schedule in ahead:
+        scheduling.schedules.set_back(schedule, now=now, next_at=next_time(schedule, now))
+    return len(ahead)
 
 
 def start_schedule(scheduling: Scheduling, schedule: Schedule, now: Instant) -> JobId | None:

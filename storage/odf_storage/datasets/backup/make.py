@@ -181,7 +181,7 @@ class _Backup:
         save(self._place, manifest)
         self._note(manifest)
         if keep is not None:
-            self._report.removed = prune(self._place, keep)
+            self._report.removed = prune(self._place, keep, hold)
         self._report.bytes_written = self._place.bytes_written
         return self._report
 
@@ -352,9 +352,10 @@ def _with_open_jobs(db: sa.Connection) -> set[DatasetId]:
 # --- retention ------------------------------------------------------------------------------
 
 
-def prune(place: Place, keep: int) -> list[int]:
+def prune(place: Place, keep: int, hold: Hold) -> list[int]:
     """Remove all but the newest `keep` backups, and then what none of them has. Return the numbers
-    of the removed. The caller has the claim."""
+    of the removed. Raises `BackupRunning` if another writer took over: what it has written so far
+    is in no backup yet."""
     if keep < 1:
         raise BadInput("KeepsNothing", "keep one backup at least")
     found = listed(place)
@@ -364,6 +365,7 @@ def prune(place: Place, keep: int) -> list[int]:
     needed = set[str]()
     for one in kept:
         needed.update(_needed(place, one))
+    hold.confirm()
     place.store.delete([one.name for one in gone])
     for folder in (FILES, OBJECTS):
         place.store.delete([key for key in place.sizes(folder) if key not in needed])

@@ -320,7 +320,8 @@ class Hold:
             claim = decode_json(raw, PlaceClaim)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return False
-        if claim.until_s <= self._clock().ns // NANOS:
+        left_s = claim.until_s - self._clock().ns // NANOS
+        if not 0 < left_s <= CLAIM_S:  # over, or of a clock that was ahead and is set back
             return False
         return claim.host != socket.gethostname() or _is_alive(claim.pid)
 

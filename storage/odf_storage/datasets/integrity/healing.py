@@ -32,7 +32,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.multihash import SHA3_256, Multihash
 
-from ...runtime.clock import system_clock
+from ...runtime.clock import Clock
 from ...runtime.locks import Locks
 from ...runtime.logs import line
 from ...stores.objects.layout import store_name
@@ -195,6 +195,8 @@ class HealingStores(Protocol):
     def damages(self) -> DamageLog: ...
     @property
     def copies(self) -> Sequence[Objects]: ...
+    @property
+    def clock(self) -> Clock: ...
 
 
 def heal_or_refuse(stores: HealingStores, key: ObjectKey, problem: str) -> None:
@@ -239,7 +241,7 @@ def begin_healing(stores: HealingStores, key: ObjectKey) -> bool:
     kind = healing_job(stores, key)
     if kind is None:
         return False
-    now, known = system_clock(), stores.damages.find(key)
+    now, known = stores.clock(), stores.damages.find(key)
     if known is None or known.next_at <= now:
         stores.jobs.submit(heal_job.spec_of(key, kind))
         stores.damages.tried(key, next_at=next_try(now, 0 if known is None else known.tries))
@@ -260,7 +262,7 @@ def healing_job(stores: HealingStores, key: ObjectKey) -> str | None:
 def note_healed(stores: HealingStores, key: ObjectKey, source: str) -> None:
     """Report that the object is whole again, from any source. Objects computed from it may be tried
     again at once."""
-    now = system_clock()
+    now = stores.clock()
     if stores.damages.healed(key, at=now, source=source):
         _say(stores, key, "object healed", source)
         stores.damages.hasten(at=now)
@@ -268,7 +270,7 @@ def note_healed(stores: HealingStores, key: ObjectKey, source: str) -> None:
 
 def postpone_healing(stores: HealingStores, key: ObjectKey, why: str) -> None:
     """Record that the last try cannot heal the object; the next try is a day away."""
-    later = Instant(system_clock().ns + LONGEST_PAUSE_S * NANOS)
+    later = Instant(stores.clock().ns + LONGEST_PAUSE_S * NANOS)
     stores.damages.tried(key, next_at=later, hopeless=why)
     _log.error(line("object cannot be healed", object=store_name(key), reason=why))
 
@@ -279,7 +281,7 @@ def retry_open_damages(stores: HealingStores, *, limit: int = 100) -> int:
 
     Some were put again by their owners; others are due for another try.
     """
-    whole, now = 0, system_clock()
+    whole, now = 0, stores.clock()
     for damage in stores.damages.open(limit=limit):
         key = damage.key
         if stores.objects.stat(key) is not None and is_whole(stores.objects, key):
@@ -402,7 +404,7 @@ def _put_aside(stores: HealingStores, key: ObjectKey) -> None:
 
 def _tell(stores: HealingStores, key: ObjectKey, problem: str, source: str | None) -> None:
     """Report the damage once to the administrator: in the log, the audit log and a gauge."""
-    now = system_clock()
+    now = stores.clock()
     damage = Damage(key=key, found_at=now, reason=problem, next_at=now)
     is_news = key.kind is ObjectKind.UPLOAD or stores.damages.note(damage)
     if is_news:
@@ -419,7 +421,7 @@ def _say(stores: HealingStores, key: ObjectKey, what: str, source: str | None) -
     )
     _log.log(logging.WARNING if healed else logging.ERROR, line(what, **facts))
     audit_entry = AuditEntry(
-        at=system_clock(),
+        at=stores.clock(),
         actor=BY,
         action=what,
         subject=store_name(key),

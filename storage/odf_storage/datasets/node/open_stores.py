@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from odf_protocol.errors import BadInput, Conflict
 
-from ...runtime.clock import Clock, system_clock
+from ...runtime.clock import Clock
 from ...runtime.environment import SharedSettings
 from ...runtime.locks import locks_of
 from ...runtime.private_files import make_private, touch_private
@@ -34,6 +34,7 @@ from ...stores.registers.providers import ProviderAccounts
 from ...stores.registers.publications import OverviewStore, PublicationStore
 from ...stores.registers.schedules import Schedules, Variables
 from ...stores.registers.webhooks import WebhookStore
+from ...stores.sql.clock import shared_clock
 from ...stores.sql.engine import open_engine, sqlite_url
 from ...stores.sql.migrate import migrate as migrate_database
 from ...stores.wakeups.wakeups import PipeWakeUp, PostgresWakeUp, WakeUp
@@ -100,9 +101,11 @@ def open_stores(
     migrate: bool = True,
     repair: bool = True,
     unfinished: bool = False,
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
 ) -> Stores:
     """Open database and objects; bring the schema and published heads up to date.
+
+    Without a `clock` it is that of the database (`stores/sql/clock.py`).
 
     Raises:
         RestoreUnfinished: a backup is being restored there; `unfinished` allows that.
@@ -117,6 +120,7 @@ def open_stores(
     if not unfinished:
         _refuse_unfinished(engine)
     wake_up = _wake_up(engine, settings.data)
+    clock = clock or shared_clock(engine)
     stores = Stores(
         objects=objects,
         projections=projections,
@@ -140,6 +144,7 @@ def open_stores(
         variables=Variables(engine),
         wake_up=wake_up,
         engine=engine,
+        clock=clock,
         states=StateCache(keeper=StateKeeper(engine)),
         locks=locks_of(open_engine(url, pooled=False)),
         damages=DamageLog(engine),

@@ -24,6 +24,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
+from ...runtime.clock import Clock, system_clock
 from ...runtime.locks import Locks
 from ...stores.index.sql import DatasetRegistry, RefIndex
 from ...stores.index.sql_sizes import Quotas
@@ -108,6 +109,8 @@ class Stores:
     """Wakes the waiters for jobs in every process of the node."""
     engine: sa.Engine
     locks: Locks
+    clock: Clock = system_clock
+    """What all programs of the node measure times by."""
     states: StateCache = field(default_factory=StateCache)
     hashed: Hashed = field(default_factory=Hashed)
     """Cache of the objects that this process hashed recently."""

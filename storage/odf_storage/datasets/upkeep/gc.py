@@ -32,7 +32,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import Seed
 from odf_protocol.multihash import Multihash
 
-from ...runtime.clock import Clock, system_clock
+from ...runtime.clock import Clock
 from ...stores.index.sql_sizes import COUNTED
 from ...stores.objects.layout import HEAD
 from ...stores.ports.errors import BlockDamaged, BlockNotFound, DatasetNotFound, RefConflict
@@ -119,13 +119,13 @@ def collect_garbage(
     *,
     grace: timedelta = DEFAULT_GRACE,
     dry_run: bool = False,
-    clock: Clock = system_clock,
+    clock: Clock | None = None,
     progress: Progress = lambda _dataset, _objects: None,
 ) -> GcReport:
     """Remove garbage older than `grace`. Several runs may work at once. Memory is that of `Marks`
     of the largest dataset."""
     seconds = int(grace.total_seconds())
-    before = Instant(clock().ns - seconds * NANOS)
+    before = Instant((clock or stores.clock)().ns - seconds * NANOS)
     run = _Run(
         stores=stores,
         report=GcReport(dry_run=dry_run, grace_s=seconds),
@@ -385,15 +385,15 @@ LOOK_BACK = timedelta(hours=3)
 pause between two sweeps."""
 
 
-def republish_recent(stores: Stores, *, clock: Clock = system_clock) -> int:
+def republish_recent(stores: Stores, *, clock: Clock | None = None) -> int:
     """Publish again what an outage of the object store prevented after a commit; return how many
     datasets were wrong."""
-    return stores.republish_all(moved_since=_ago(clock, LOOK_BACK))
+    return stores.republish_all(moved_since=_ago(clock or stores.clock, LOOK_BACK))
 
 
-def remove_abandoned(stores: Stores, *, clock: Clock = system_clock) -> int:
+def remove_abandoned(stores: Stores, *, clock: Clock | None = None) -> int:
     """Remove the files of writes that broke off; return their number. It checks every file."""
-    return stores.objects.remove_abandoned(before=_ago(clock, ABANDONED_AFTER))
+    return stores.objects.remove_abandoned(before=_ago(clock or stores.clock, ABANDONED_AFTER))
 
 
 def sweep_merge_states(stores: Stores, data: Path, *, dry_run: bool = False) -> int:

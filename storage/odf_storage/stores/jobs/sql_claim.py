@@ -233,6 +233,22 @@ def after_lease(now: Instant, lease: timedelta) -> Instant:
     return Instant(now.ns + int(lease / timedelta(microseconds=1)) * 1000)
 
 
+LONGEST_LEASE = timedelta(hours=1)
+"""A lease that ends later than this, or than twice our own, was given by a clock that was ahead."""
+_AHEAD = sa.and_(
+    jobs.c.status == RUNNING, jobs.c.worker.is_not(None), jobs.c.lease_until > sa.bindparam("far")
+)
+_IS_AHEAD = sa.select(sa.exists().where(_AHEAD))
+_SHORTEN = sa.update(jobs).where(_AHEAD).values(lease_until=sa.bindparam("until"))
+
+
+def _shorten(db: sa.Connection, now: Instant, lease: timedelta) -> None:
+    """Give leases of a clock that was ahead an end that comes: workers that live extend them."""
+    far = {"far": after_lease(now, max(LONGEST_LEASE, 2 * lease))}
+    if db.execute(_IS_AHEAD, far).scalar_one():
+        db.execute(_SHORTEN, {**far, "until": after_lease(now, lease)})
+
+
 READ_AHEAD = 4
 """Limit of jobs read to fill the groups, as a multiple of the jobs that follow in one group."""
 _CHOSEN = (
@@ -285,6 +301,7 @@ def claim_rows(
 
     Raises `RaceLost` or `IntegrityError` if another worker was first.
     """
+    _shorten(db, now, lease)
     found = startable(db, kinds, now, turns, most=groups)
     if not found.candidates:
         return []

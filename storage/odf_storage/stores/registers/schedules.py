@@ -68,6 +68,24 @@ class Schedules:
         with reading(self._engine) as db:
             return [Schedule(**row) for row in db.execute(query).mappings()]
 
+    def of_the_future(self, after: Instant) -> Sequence[Schedule]:
+        """Return the schedules that started last at a time after this one: the clock was ahead
+        then, and their next times are those of that clock."""
+        query = sa.select(schedules).where(
+            schedules.c.last_at > after, schedules.c.next_at.is_not(None)
+        )
+        with reading(self._engine) as db:
+            return [Schedule(**row) for row in db.execute(query).mappings()]
+
+    def set_back(self, schedule: Schedule, *, now: Instant, next_at: Instant | None) -> None:
+        """Set the last and the next time, unless the schedule has changed since it was read."""
+        with writing(self._engine) as db:
+            db.execute(
+                sa.update(schedules)
+                .where(schedules.c.id == schedule.id, schedules.c.next_at == schedule.next_at)
+                .values(last_at=now, next_at=next_at)
+            )
+
     def next_due(self) -> Instant | None:
         query = sa.select(schedules.c.next_at).where(schedules.c.next_at.is_not(None))
         with reading(self._engine) as db:
