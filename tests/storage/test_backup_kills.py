@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from tests.storage.test_backup import (
     is_clean,
@@ -32,6 +33,7 @@ WHOLLY_EACH = 20
 looked for."""
 KEPT, MOST_BLOCKS, LONG_RUN = 3, 40, 200
 DIED = 9
+pytestmark = pytest.mark.timeout(900 + 10 * KILLS)  # on a busy machine
 
 
 def killed(work: Callable[[], object], after: int) -> bool:

@@ -18,6 +18,7 @@ from ..upkeep.marks import entries
 from .make import LENGTH_BYTES, Progress, objects_of
 from .manifest import BackupManifest, Held, read_piece
 from .place import FILES, OBJECTS, Place, damaged
+from .side_by_side import SideBySide
 
 MOST_SHOWN = 1_000
 
@@ -67,25 +68,44 @@ def check(
                 report.bytes_read += len(read_piece(place, piece))
             except Damaged as problem:
                 report.damages.append(f"table {table.name}: {problem.message}")
-    for number, held in enumerate(manifest.held):
-        progress("datasets", number, len(manifest.held))
-        if held.id in manifest.gone:
-            continue
-        report.datasets += held.head is not None
-        found = len(report.damages)
-        try:
-            report.blocks += sum(len(blocks) for blocks in chain_of(place, held))
-            present = place.sizes(f"{OBJECTS}/{DatasetId.parse(held.id).multibase}")
-            _check_objects(place, held, present, report, reads=reads)
-        except Damaged as problem:
-            report.damages.append(f"{held.id}: {problem.message}")
-        if len(report.damages) > found:
-            report.damaged_datasets.append(held.id)
+    there = [one for one in manifest.held if one.id not in manifest.gone]
+    with SideBySide() as beside:
+        found = beside.each(lambda held: _checked(place, held, reads=reads), there)
+        for number, one in enumerate(found):
+            progress("datasets", number, len(there))
+            report.datasets += there[number].head is not None
+            report.blocks += one.blocks
+            report.objects += one.objects
+            report.bytes_read += one.bytes_read
+            report.damages += one.damages
+            if one.damages:
+                report.damaged_datasets.append(there[number].id)
     return report
 
 
+@dataclass(slots=True)
+class _Found:
+    """What was found of one dataset."""
+
+    blocks: int = 0
+    objects: int = 0
+    bytes_read: int = 0
+    damages: list[str] = field(default_factory=list)
+
+
+def _checked(place: Place, held: Held, *, reads: bool) -> _Found:
+    found = _Found()
+    try:
+        found.blocks = sum(len(blocks) for blocks in chain_of(place, held))
+        present = place.sizes(f"{OBJECTS}/{DatasetId.parse(held.id).multibase}")
+        _check_objects(place, held, present, found, reads=reads)
+    except Damaged as problem:
+        found.damages.append(f"{held.id}: {problem.message}")
+    return found
+
+
 def _check_objects(
-    place: Place, held: Held, present: dict[str, int], report: CheckReport, *, reads: bool
+    place: Place, held: Held, present: dict[str, int], report: _Found, *, reads: bool
 ) -> None:
     for name, info in objects_of(place, held):
         report.objects += 1

@@ -17,6 +17,7 @@ from hashlib import sha3_256
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
 import sqlalchemy as sa
 
 from odf_protocol.errors import BadInput, Conflict, NotFound
@@ -49,6 +50,7 @@ from .manifest import (
     save,
 )
 from .place import FILES, OBJECTS, READ_BYTES, Hold, Place
+from .side_by_side import SideBySide
 from .tables import dump, dumped_tables, snapshot
 
 NODE = "backup-node"
@@ -91,6 +93,16 @@ class _Draft:
     is_changed: bool
     named: set[bytes] = field(default_factory=set)
     """Kind and hash of the objects that its new blocks name."""
+
+
+@dataclass(slots=True)
+class _Copied:
+    """A dataset whose objects are in the place, and what was copied for that."""
+
+    held: Held
+    objects: int = 0
+    bytes_read: int = 0
+    missing: list[str] = field(default_factory=list)
 
 
 def back_up(
@@ -160,11 +172,13 @@ class _Backup:
     def run(self, hold: Hold, keep: int | None) -> BackupReport:
         at = str(self._place.clock())
         written = self._place.bytes_written
-        with snapshot(self._stores.engine) as db:
-            tables = self._tables(db)
-            drafts = [*self._chains(db), *self._kept_files(db)]
-        self._report.bytes_read += self._place.bytes_written - written
-        held = self._held(drafts)
+        with SideBySide() as beside:
+            with snapshot(self._stores.engine) as db:
+                tables = self._tables(db, beside)
+                drafts = [*self._chains(db, beside), *self._kept_files(db)]
+            beside.wait()
+            self._report.bytes_read += self._place.bytes_written - written
+            held = self._held(drafts, beside)
         hold.confirm()
         manifest = BackupManifest(
             number=self._report.number,
@@ -188,17 +202,17 @@ class _Backup:
     def _note(self, made: BackupManifest) -> None:
         note_made(self._stores.projections, made.number, made.at, len(made.missing))
 
-    def _tables(self, db: sa.Connection) -> list[DumpedTable]:
+    def _tables(self, db: sa.Connection, beside: SideBySide) -> list[DumpedTable]:
         known = {one.name: one for one in self._before.tables} if self._before else {}
         made = []
         for number, table in enumerate(all_tables := dumped_tables()):
             self._progress("tables", number, len(all_tables))
-            made.append(dump(db, self._place, table, known.get(table.name)))
+            made.append(dump(db, self._place, beside, table, known.get(table.name)))
         return made
 
     # --- chains -----------------------------------------------------------------------------
 
-    def _chains(self, db: sa.Connection) -> Iterator[_Draft]:
+    def _chains(self, db: sa.Connection, beside: SideBySide) -> Iterator[_Draft]:
         heads = db.execute(sa.select(refs.c.dataset, refs.c.hash).where(refs.c.name == HEAD)).all()
         waiting = _with_open_jobs(db)
         for number, (dataset, head) in enumerate(heads):
@@ -208,16 +222,21 @@ class _Backup:
             if known is not None and known.head == str(head):
                 yield _Draft(known, dataset in waiting)
             else:
-                yield self._chain(db, dataset, head, known)
+                yield self._chain(db, beside, dataset, head, known)
 
     def _chain(
-        self, db: sa.Connection, dataset: DatasetId, head: Multihash, known: Held | None
+        self,
+        db: sa.Connection,
+        beside: SideBySide,
+        dataset: DatasetId,
+        head: Multihash,
+        known: Held | None,
     ) -> _Draft:
         """Write the blocks behind those of the backup before, or all."""
         if known is not None and is_scattered(known.chain):
             known = None
         after = None if known is None or known.head is None else Multihash.parse(known.head)
-        index, pieces = SqlBlockIndex(db), Pieces(self._place)
+        index, pieces = SqlBlockIndex(db), Pieces(self._place, beside)
         draft, count = _Draft(Held(id=str(dataset)), is_changed=True), 0
         try:
             page = index.behind(dataset, after, head, limit=BLOCKS_AT_ONCE)
@@ -249,55 +268,59 @@ class _Backup:
 
     # --- objects ----------------------------------------------------------------------------
 
-    def _held(self, drafts: list[_Draft]) -> list[Held]:
-        held = []
-        for number, draft in enumerate(drafts):
-            self._progress("datasets", number, len(drafts))
+    def _held(self, drafts: list[_Draft], beside: SideBySide) -> list[Held]:
+        held, changed = [], [draft for draft in drafts if draft.is_changed]
+        self._progress("datasets", 0, len(drafts))
+        found = beside.each(self._objects, changed)
+        for number, draft in enumerate(drafts, 1):
             if not draft.is_changed:
                 held.append(draft.held)
                 continue
+            one = next(found)
             self._report.changed += 1
-            missing = len(self._report.missing)
-            one = self._objects(draft)
-            if len(self._report.missing) > missing and self._is_gone(draft.held):
-                del self._report.missing[missing:]
-                self._report.gone.append(one.id)
-            held.append(one)
+            self._report.objects += one.objects
+            self._report.bytes_read += one.bytes_read
+            if one.missing and self._is_gone(draft.held):
+                self._report.gone.append(one.held.id)
+            else:
+                self._report.missing += one.missing
+            held.append(one.held)
+            self._progress("datasets", number, len(drafts))
         return held
 
     def _is_gone(self, held: Held) -> bool:
         ref = DatasetRef(id=DatasetId.parse(held.id))
         return held.head is not None and self._stores.registry.find(ref) is None
 
-    def _objects(self, draft: _Draft) -> Held:
-        """Copy the objects of a dataset that the place does not have."""
+    def _objects(self, draft: _Draft) -> _Copied:
+        """Copy the objects of a dataset that the place does not have; several run side by side."""
         held, dataset = draft.held, DatasetId.parse(draft.held.id)
         folder = f"{OBJECTS}/{dataset_folder(dataset)}"
         present, lines, seen = self._place.sizes(folder), [], set[bytes]()
+        copied = _Copied(held)
         for info in self._stores.objects.list(dataset):
             if info.key.kind is ObjectKind.BLOCK:
                 continue
             name = f"{folder}/{object_name(info.key)}"
             has = present.get(self._place.stored(name)) == self._place.stored_size(info.size)
-            if has or self._copy(info, name):
+            if has or self._copy(info, name, copied):
                 lines.append(f"{info.key.kind} {object_name(info.key)} {info.size}\n")
                 seen.add(_mark(info.key.kind, info.key.hash))
         for kind, hash_ in sorted(map(_unmarked, draft.named - seen)):
-            self._report.missing.append(f"{dataset}/{kind}/{hash_}")
+            copied.missing.append(f"{dataset}/{kind}/{hash_}")
         objects = put_piece(self._place, "".join(sorted(lines)).encode())
-        return Held(
-            id=held.id, head=held.head, blocks=held.blocks, chain=held.chain, objects=objects
-        )
+        copied.held = msgspec.structs.replace(held, objects=objects)
+        return copied
 
-    def _copy(self, info: ObjectInfo, name: str) -> bool:
+    def _copy(self, info: ObjectInfo, name: str, copied: _Copied) -> bool:
         """Copy an object; return False if it is gone or damaged."""
         try:
             with self._stores.objects.open(info.key) as stream:
                 self._place.put(name, _checked(stream, info.key))
         except (NotFound, HashMismatch):
             return False
-        self._report.objects += 1
-        self._report.bytes_read += info.size
+        copied.objects += 1
+        copied.bytes_read += info.size
         return True
 
     def _keys(self) -> str | None:

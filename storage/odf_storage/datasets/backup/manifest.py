@@ -12,6 +12,7 @@ from odf_protocol.errors import NotFound
 from odf_protocol.typed import decode_json
 
 from .place import FILES, FORMAT, MANIFESTS, Place, damaged, digest_of, refuse_newer
+from .side_by_side import SideBySide
 
 MOST_MANIFEST_BYTES = 1 << 30
 """About a million datasets."""
@@ -141,10 +142,12 @@ def is_scattered(pieces: Sequence[Piece]) -> bool:
 
 
 class Pieces:
-    """Writes rows or blocks one after the other, in pieces that begin with `first`."""
+    """Writes rows or blocks one after the other, in pieces that begin with `first`, beside the work
+    of the caller."""
 
-    def __init__(self, place: Place, first: bytes = b"") -> None:
-        self._place, self._first, self._raw = place, first, bytearray()
+    def __init__(self, place: Place, beside: SideBySide, first: bytes = b"") -> None:
+        self._place, self._beside = place, beside
+        self._first, self._raw = first, bytearray()
         self.made: list[Piece] = []
 
     def add(self, raw: bytes) -> None:
@@ -154,7 +157,10 @@ class Pieces:
 
     def end(self) -> list[Piece]:
         if self._raw:
-            self.made.append(put_piece(self._place, bytes(self._raw)))
+            raw = bytes(self._raw)
+            piece = Piece(digest_of(raw), len(raw))
+            self._beside.later(self._place.put, f"{FILES}/{piece.file}", [raw])
+            self.made.append(piece)
             self._raw.clear()
         return self.made
 

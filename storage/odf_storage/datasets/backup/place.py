@@ -156,12 +156,14 @@ class Place:
     clock: Clock = system_clock
     written: int = 0
     bytes_written: int = 0
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def put(self, name: str, chunks: Iterable[bytes]) -> None:
         if self.seal is not None:
             chunks = self.seal.sealed(name, chunks)
         self.store.put(self.stored(name), self._counted(chunks))
-        self.written += 1
+        with self._counting:
+            self.written += 1
 
     def chunks(self, name: str) -> Iterator[bytes]:
         """Yield the content. Raises `BackupDamaged` if it is missing or was changed."""
@@ -189,7 +191,8 @@ class Place:
 
     def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
-            self.bytes_written += len(chunk)
+            with self._counting:
+                self.bytes_written += len(chunk)
             yield chunk
 
     # --- whose it is ------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from .check import chain_of
 from .make import Progress, objects_of
 from .manifest import BackupManifest, Held, read_piece
 from .place import Place, damaged
+from .side_by_side import SideBySide
 from .tables import load, set_following
 
 
@@ -130,9 +131,11 @@ class _Restore:
 
     def run(self) -> RestoreReport:
         self._claim()
-        for number, held in enumerate(self._held):
-            self._progress("datasets", number, len(self._held))
-            self._objects(held)
+        with SideBySide() as beside:
+            for number, count in enumerate(beside.each(self._objects, self._held)):
+                self._progress("datasets", number, len(self._held))
+                self._report.objects += count
+        self._report.datasets = sum(held.head is not None for held in self._held)
         self._keys()
         with writing(self._stores.engine) as db, large_cache(db):
             self._tables(db)
@@ -160,19 +163,19 @@ class _Restore:
                 raise taken("the store of objects has datasets; name an empty one")
             db.execute(sa.insert(secrets).values(name=UNFINISHED, value=self._mark))
 
-    def _objects(self, held: Held) -> None:
+    def _objects(self, held: Held) -> int:
+        """Restore the objects of a dataset; return how many there are. Several run side by side."""
+        count = 0
         for name, info in objects_of(self._place, held):
             if self._stores.objects.stat(info.key) is None:
                 try:
                     self._stores.objects.put(info.key, self._place.chunks(name))
                 except HashMismatch:
                     raise damaged(f"{name} is not what its hash says") from None
-            self._report.objects += 1
-        if held.head is None:
-            return
-        for blocks in chain_of(self._place, held):
+            count += 1
+        for blocks in chain_of(self._place, held) if held.head is not None else ():
             self._stores.objects.put_blocks(DatasetId.parse(held.id), blocks)
-        self._report.datasets += 1
+        return count
 
     def _chain(self, db: sa.Connection, held: Held) -> None:
         if held.head is None:

@@ -21,6 +21,7 @@ from ...stores.sql.engine import large_cache
 from ...stores.sql.tables import metadata
 from .manifest import DumpedTable, Pieces, is_scattered
 from .place import Place, digest_of, dumped
+from .side_by_side import SideBySide
 
 GROWING = ("moves", "deeds", "log_leaves")
 """Tables to which rows are only added, with rising numbers; a next backup reads the new ones."""
@@ -82,12 +83,16 @@ def _kind(column: sa.Column[Any]) -> str:
 
 
 def dump(
-    db: sa.Connection, place: Place, table: sa.Table, known: DumpedTable | None
+    db: sa.Connection,
+    place: Place,
+    beside: SideBySide,
+    table: sa.Table,
+    known: DumpedTable | None,
 ) -> DumpedTable:
     """Write a table; of one that only grows, the rows behind those of the backup before."""
     header, grows = header_of(table), table.name in GROWING
     before = _continued(db, table, header, known) if grows else None
-    pieces = Pieces(place, msgspec.json.encode(header) + b"\n")
+    pieces = Pieces(place, beside, msgspec.json.encode(header) + b"\n")
     rows, last, through = (before.rows, before.last, before.through) if before else (0, None, None)
     for row in _rows(db, table, header, through):
         line = dumped(row)
