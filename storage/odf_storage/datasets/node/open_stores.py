@@ -115,10 +115,7 @@ def open_stores(
     objects, projections = _open_objects(settings)
     url = _database_url(settings)
     engine = open_engine(url, durable=settings.durable)
-    if migrate:
-        migrate_database(engine)
-    if not unfinished:
-        _refuse_unfinished(engine)
+    _make_ready(engine, migrate=migrate, unfinished=unfinished)
     wake_up = _wake_up(engine, settings.data)
     clock = clock or shared_clock(engine)
     stores = Stores(
@@ -161,8 +158,10 @@ def open_stores(
     return stores
 
 
-def _refuse_unfinished(engine: sa.Engine) -> None:
-    if AccountStore(engine).has_secret(UNFINISHED):
+def _make_ready(engine: sa.Engine, *, migrate: bool, unfinished: bool) -> None:
+    if migrate:
+        migrate_database(engine)
+    if not unfinished and AccountStore(engine).has_secret(UNFINISHED):
         raise Conflict(
             "RestoreUnfinished",
             "a backup was not restored to its end here; run the same `odf-node restore` again, "

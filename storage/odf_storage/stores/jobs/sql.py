@@ -1,8 +1,8 @@
 """Job queue in a SQL database; two partial unique indexes enforce its promises.
 
 At most one job waits per `dedup_key`, and at most one leader runs per `lock`: the database
-rejects a second one. Leases use the clock that all programs of the node share (`sql/clock.py`); ends
-that a clock ahead of it has set are brought forward.
+rejects a second one. Leases use the clock that all programs of the node share (`sql/clock.py`);
+ends that a clock ahead of it has set are brought forward.
 """
 
 from __future__ import annotations
