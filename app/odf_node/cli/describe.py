@@ -18,8 +18,8 @@ import click
 import msgspec
 
 from odf_protocol.codec.manifests import MAX_TEXT_BYTES, to_yaml
+from odf_protocol.columns.column_names import DESCRIPTION_KEY, UNIT_KEY
 from odf_protocol.instant import day_or_instant
-from odf_protocol.metadata.column_texts import DESCRIPTION_KEY, UNIT_KEY
 from odf_protocol.multihash import Multihash
 
 from ..client.nodes.http import open_http

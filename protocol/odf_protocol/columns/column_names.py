@@ -1,8 +1,23 @@
-"""Names of columns that clients without case take for one."""
+"""Names of columns that clients without case take for one.
+
+What the owner of a dataset says of its columns: a description and a unit.
+
+They are attributes of the columns in the schema, so that the chain carries them to every copy, and
+nodes that do not know them keep them. Anybody may write a chain: readers take only texts, and no
+more of them than the limits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
+
+from ..errors import BadInput
+from ..metadata.attributes import Attributes, MalformedAttributes
+from ..metadata.schema import DataField, DataSchema
 
 
 def same_but_case(names: Iterable[str]) -> Iterator[str]:
@@ -15,3 +30,87 @@ def same_but_case(names: Iterable[str]) -> Iterator[str]:
                 f"columns `{other}` and `{name}` differ in case only: clients that ignore case, "
                 "such as those of Delta Sharing, refuse the table"
             )
+
+
+DESCRIPTION_KEY = "odf-node/description"
+UNIT_KEY = "odf-node/unit"
+MAX_DESCRIPTION_CHARS = 1000
+MAX_UNIT_CHARS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTexts:
+    """What is said of a column; empty texts if nothing is."""
+
+    description: str = ""
+    unit: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.description or self.unit)
+
+    @property
+    def line(self) -> str:
+        """Both in one line: `Air temperature (°C)`."""
+        return " ".join([self.description, f"({self.unit})" if self.unit else ""]).strip()
+
+
+UNSAID = ColumnTexts()
+
+
+def texts_of(field: DataField) -> ColumnTexts:
+    """Return what is said of a column, each text in one line and cut to its limit."""
+    # most columns say nothing, and the text of attributes is cheaper to search than to parse
+    if field.extra is None or not any(
+        key in field.extra.text for key in (DESCRIPTION_KEY, UNIT_KEY)
+    ):
+        return UNSAID
+    try:
+        value = field.extra.value
+    except MalformedAttributes:
+        return UNSAID
+    return ColumnTexts(
+        _line(value.get(DESCRIPTION_KEY), MAX_DESCRIPTION_CHARS),
+        _line(value.get(UNIT_KEY), MAX_UNIT_CHARS),
+    )
+
+
+def _line(value: Any, most: int) -> str:
+    return " ".join(value.split())[:most] if isinstance(value, str) else ""
+
+
+def texts_in(schema: DataSchema | None) -> dict[str, ColumnTexts]:
+    """Return what is said of the columns of a schema, by name; columns without texts are absent."""
+    fields = () if schema is None else schema.fields
+    return {field.name: texts for field in fields if (texts := texts_of(field))}
+
+
+def described(field: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return a column of a manifest with these texts, by their keys. An empty one is removed, and
+    what is not named stays. Raises `MalformedColumnText`."""
+    limits = {DESCRIPTION_KEY: MAX_DESCRIPTION_CHARS, UNIT_KEY: MAX_UNIT_CHARS}
+    for key, text in texts.items():
+        if len(text) > limits[key] or not text.isprintable():
+            word = key.partition("/")[2]
+            raise BadInput(
+                "MalformedColumnText",
+                f"the {word} of the column {str(field['name'])[:50]!r} is one line of at most "
+                f"{limits[key]} characters",
+                column=str(field["name"]),
+            )
+    extra = {**field.get("extra", {}), **texts}
+    kept = {key: value for key, value in extra.items() if value != "" or key not in texts}
+    return {**{key: value for key, value in field.items() if key != "extra"}, **_extra(kept)}
+
+
+def _extra(kept: dict[str, Any]) -> dict[str, Any]:
+    return {"extra": kept} if kept else {}
+
+
+def with_attributes_of(schema: DataSchema, before: Iterable[DataField]) -> DataSchema:
+    """Return the schema, where columns without attributes have those of their namesakes."""
+    known: dict[str, Attributes | None] = {field.name: field.extra for field in before}
+    fields = tuple(
+        structs.replace(field, extra=known.get(field.name)) if field.extra is None else field
+        for field in schema.fields
+    )
+    return structs.replace(schema, fields=fields)

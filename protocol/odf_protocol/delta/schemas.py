@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ..columns.column_names import texts_of
 from ..metadata import schema as odf
-from ..metadata.column_texts import texts_of
 from ..metadata.schema import DataField, DataSchema, DataType
 
 _MOST_DIGITS = 38

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..columns.column_ids import ColumnIds, Path, number_columns
+from ..columns.column_names import texts_of
 from ..metadata import schema as odf
-from ..metadata.column_texts import texts_of
 from ..metadata.schema import DataField, DataSchema, DataType
 from ..multihash import Multihash
 

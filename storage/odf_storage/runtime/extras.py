@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from odf_protocol.errors import NodeFault
 
 _OF_SERVER = (
+    "PIL",
     "alembic",
     "cronsim",
     "fastapi",

@@ -24,8 +24,8 @@ from throwaway import throwaway_stores
 
 from odf_protocol.chain.rules import author
 from odf_protocol.columns.arrow_schema import from_arrow
+from odf_protocol.columns.column_names import DESCRIPTION_KEY, ColumnTexts, texts_in
 from odf_protocol.metadata.attributes import Attributes
-from odf_protocol.metadata.column_texts import DESCRIPTION_KEY, ColumnTexts, texts_in
 from odf_protocol.metadata.events import (
     ExecuteTransform,
     MetadataEvent,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from odf_protocol.columns.column_names import described
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.column_texts import described
 
 README = "README.md"
 LICENSE_PAGE = "https://spdx.org/licenses/{}.html"

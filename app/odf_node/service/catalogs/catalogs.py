@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as Xml
 
+from odf_protocol.columns.column_names import texts_of
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata import schema as odf
-from odf_protocol.metadata.column_texts import texts_of
 from odf_protocol.metadata.schema import DataField, DataType
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.versions.versions import Histories, Versions

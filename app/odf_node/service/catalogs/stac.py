@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from odf_protocol.columns.column_names import texts_of
 from odf_protocol.metadata import schema as odf
-from odf_protocol.metadata.column_texts import texts_of
 from odf_protocol.metadata.schema import DataField, DataType
 
 from .told import DatasetTold

@@ -17,8 +17,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from odf_protocol.codec.manifests import to_data
+from odf_protocol.columns.column_names import texts_of
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.column_texts import texts_of
 from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.metadata.schema import DataTypeOption
 

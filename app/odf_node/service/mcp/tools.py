@@ -15,8 +15,8 @@ from anyio import to_thread
 from msgspec import Meta
 from pydantic import Field
 
+from odf_protocol.columns.column_names import texts_of
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
-from odf_protocol.metadata.column_texts import texts_of
 from odf_protocol.metadata.schema import DataField
 from odf_protocol.typed import convert, decode_json
 from odf_storage.datasets.node.stores import Stores

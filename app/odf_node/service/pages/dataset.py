@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha3_256
 from typing import Any
 
 from starlette.requests import Request
@@ -21,8 +22,9 @@ from starlette.routing import Route
 
 from odf_storage.runtime.features import loaded
 
-from ..auth.access import Action
+from ..auth.access import Action, DatasetHidden
 from ..auth.actors import ANONYMOUS, Actor
+from ..http.answers import is_named
 from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
 from ..settings import Settings
@@ -32,6 +34,8 @@ from .query_form import taken_along
 from .render import page, shown
 from .views import Views
 
+CARD_FRESH_S = 3600
+"""Seconds for which a card may be kept elsewhere; its address has the head."""
 View = Callable[[Visit, str], dict[str, Any]]
 VIEWS: dict[str, tuple[str, View]] = {
     "rows": ("rows", viewer.rows),
@@ -70,3 +74,32 @@ def _visit(given: Views, actor: Actor, request: Request) -> Visit:
     is_open = part_of(request, Settings).allow_anonymous and given.access.may_read(ANONYMOUS, entry)
     caller, asked = caller_of(request.scope), request.query_params
     return Visit(given, actor, entry, base_of(request), caller, is_open, asked)
+
+
+def _card(given: Views, _: Actor, request: Request) -> Response:
+    """Return the share card for a visitor without an account, whoever asks: previews have none.
+    Raises `DatasetHidden` for all that such a visitor may not read."""
+    from .cards import card, words_of  # not needed to start
+
+    its = request.path_params
+    entry = given.access.resolve(ANONYMOUS, its.get("account"), its["name"], Action.READ)
+    if not part_of(request, Settings).allow_anonymous:
+        raise DatasetHidden
+    visit = Visit(given, ANONYMOUS, entry, base_of(request), caller_of(request.scope), is_open=True)
+    profiled = statistics.column_table(visit, dataset_view.COLUMNS)[1]
+    figures = dataset_view.drawn_of(visit, profiled)[0]
+    key = (entry.id, visit.state.head, visit.alias, bool(figures))
+    image = given.cards.of(key, lambda: card(words_of(visit, figures)))
+    tag = f'"{sha3_256(image).hexdigest()}"'
+    headers = {"etag": tag, "cache-control": f"public, max-age={CARD_FRESH_S}"}
+    if is_named(
+        request.headers.get("if-none-match", "").encode("latin-1"), tag.encode(), weak=True
+    ):
+        return Response(status_code=304, headers=headers)
+    return Response(image, headers=headers, media_type="image/png")
+
+
+CARD_ROUTES = tuple(
+    Route(dataset_view.CARDS + each, shown(_card), methods=["GET"])
+    for each in ("/{name}", "/{account}/{name}")
+)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup
 
@@ -47,6 +48,8 @@ BLOCKS = 10
 SUMMARY_CHARS = 200
 """Limit of the sentence that a link to the page is shown with elsewhere."""
 FILES = 5
+CARDS = "/v/card"
+"""Beginning of the addresses of share cards."""
 STEPS = 3
 """Number of lineage steps that are shown in each direction."""
 EDGES = 100
@@ -89,12 +92,13 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     slices = len(views.outlines.of(visit.dataset, indexed=False)[0].slices)
     rows = newest_rows(views, entry, visit.caller, skip=0, limit=ROWS, changelog=False)
     columns, profiled, is_profiled_soon = column_table(visit, COLUMNS)
-    figures, chosen = _drawn(visit, profiled)
+    figures, chosen = drawn_of(visit, profiled)
     allowed = views.access.grants(visit.actor, entry)
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
         "dataset": shown,
-        "summary": one_line(shown["description"] or f"{shown['records']:,} rows", SUMMARY_CHARS),
+        "summary": sentence_of(shown),
+        "card": _card_address(visit),
         "owner": str(entry.alias.account or SINGLE_OWNER),
         "changed_ago": _ago(visit, shown["updatedAt"]),
         "slices": slices,
@@ -141,7 +145,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     }
 
 
-def _drawn(visit: Visit, found: Profiled | None) -> tuple[tuple[Figure, ...], Telling]:
+def drawn_of(visit: Visit, found: Profiled | None) -> tuple[tuple[Figure, ...], Telling]:
     """Return the figures of the dataset, and the columns that tell most."""
     if found is None:
         return (), Telling()
@@ -158,6 +162,18 @@ def _drawn(visit: Visit, found: Profiled | None) -> tuple[tuple[Figure, ...], Te
         return picture(rows, vocab.event_time_column, system), chosen
 
     return visit.views.drawn.of(visit.entry.id, found, draw)
+
+
+def sentence_of(shown: Mapping[str, Any]) -> str:
+    """Return the sentence with which a link to the page is shown elsewhere."""
+    return one_line(shown["description"] or f"{shown['records']:,} rows", SUMMARY_CHARS)
+
+
+def _card_address(visit: Visit) -> str | None:
+    """Return the address of the picture beside such a link, which changes with the head; None if
+    not everybody may read the dataset."""
+    address = f"{visit.base}{CARDS[1:]}/{quote(visit.alias)}?head={visit.state.head}"
+    return address if visit.is_open else None
 
 
 def _runs(visit: Visit, *, in_full: bool) -> dict[str, Any]:

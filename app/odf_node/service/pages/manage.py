@@ -19,9 +19,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odf_protocol.chain.state import ChainState
+from odf_protocol.columns.column_names import DESCRIPTION_KEY, UNIT_KEY
 from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.column_texts import DESCRIPTION_KEY, UNIT_KEY
 from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.multihash import Multihash
 from odf_protocol.sql_text import quoted_name

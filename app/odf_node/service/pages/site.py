@@ -83,6 +83,7 @@ ROUTES = (
     *admin_audit.ROUTES,
     *publish.ROUTES,
     *manage.ROUTES,
+    *dataset.CARD_ROUTES,
     *(Route(path, _static, methods=["GET"]) for path in STATIC),
     Route("/v/style.css", _style, methods=["GET"]),
     Route("/v/icon", _icon, methods=["GET"]),

@@ -17,8 +17,8 @@ from typing import Any
 
 from anyio import from_thread
 
+from odf_protocol.columns.column_names import UNSAID, ColumnTexts, texts_in
 from odf_protocol.errors import NodeError
-from odf_protocol.metadata.column_texts import UNSAID, ColumnTexts, texts_in
 
 from ..readers.tasks import Profiled
 from .block_view import Visit

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 import msgspec
 from anyio import from_thread
 
+from odf_protocol.columns.column_names import UNSAID, ColumnTexts, texts_in
 from odf_protocol.errors import BadInput, NodeError
-from odf_protocol.metadata.column_texts import UNSAID, ColumnTexts, texts_in
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.sql_text import quoted_name, quoted_text
 from odf_storage.datasets.query.messages import Form

@@ -147,6 +147,8 @@ FACETS_S = 30
 """Time in seconds for which the facets of a list are kept: they take longer than the list itself,
 and change nothing that a list shows."""
 KEPT_FACETS = 256
+KEPT_CARDS = 64
+"""Number of share cards that are kept; each takes some ten kilobytes."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,26 @@ class KeptFacets:
 
 
 @dataclass(frozen=True)
+class KeptCards:
+    """Keeps the pictures by which datasets are shared, by what they show."""
+
+    known: OrderedDict[Any, bytes] = field(default_factory=OrderedDict)
+    lock: Lock = field(default_factory=Lock)
+
+    def of(self, shows: Any, draw: Callable[[], bytes]) -> bytes:
+        """Return the picture. Call it in any thread."""
+        with self.lock:
+            made = self.known.get(shows)
+        if made is None:
+            made = draw()
+            with self.lock:
+                self.known[shows] = made
+                while len(self.known) > KEPT_CARDS:
+                    self.known.popitem(last=False)
+        return made
+
+
+@dataclass(frozen=True)
 class Views:
     """The parts of the node that pages need."""
 
@@ -191,6 +213,7 @@ class Views:
     face: Face
     drawn: Drawn = field(default_factory=Drawn)
     facets: KeptFacets = field(default_factory=KeptFacets)
+    cards: KeptCards = field(default_factory=KeptCards)
 
 
 def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
+from odf_protocol.columns.column_names import with_attributes_of
 from odf_protocol.columns.stored_values import Misfit
-from odf_protocol.metadata.column_texts import with_attributes_of
 from odf_protocol.metadata.events import (
     Checkpoint,
     DataSlice,

@@ -7,9 +7,7 @@ from refusals import refusing
 
 from odf_protocol.codec.blocks import decode_block, encode_block
 from odf_protocol.codec.manifests import load_event, to_data, to_yaml
-from odf_protocol.instant import Instant
-from odf_protocol.metadata.attributes import Attributes
-from odf_protocol.metadata.column_texts import (
+from odf_protocol.columns.column_names import (
     DESCRIPTION_KEY,
     MAX_DESCRIPTION_CHARS,
     UNIT_KEY,
@@ -19,6 +17,8 @@ from odf_protocol.metadata.column_texts import (
     texts_of,
     with_attributes_of,
 )
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import MetadataBlock, SetDataSchema
 from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeInt64, DataTypeString
 from odf_protocol.multihash import Multihash
