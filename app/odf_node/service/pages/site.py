@@ -44,7 +44,7 @@ CSS, SCRIPT = "text/css", "text/javascript"
 KEPT = {"cache-control": "max-age=3600"}
 ALONE = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 """For a picture that somebody opens by itself: whatever stands in it runs nowhere."""
-SCRIPTS = ("copy", "dataset", "live", "tokens", "verify", "walk", "blocks", "sha3")
+SCRIPTS = ("copy", "dataset", "live", "tokens", "verify", "worker", "walk", "blocks", "sha3")
 STATIC = {
     "/v/dataset.css": CSS,
     **{f"/v/{name}.js": SCRIPT for name in SCRIPTS},

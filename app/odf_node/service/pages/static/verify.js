@@ -54,7 +54,7 @@ function outcome(told, files, head, seconds) {
   const much = `${count(told, files)}, ${seconds.toFixed(1)} s, up to block ${head}`;
   if (told.problems.length) {
     const list = document.createElement("ul");
-    list.append(...told.problems.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+    list.append(...told.problems.map(({ message }) => Object.assign(document.createElement("li"), { textContent: message })));
     return [problem(`Not what it should be (${much}):`), list];
   }
   const what = files ? "Every block and file has" : "Every block has";
