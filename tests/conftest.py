@@ -18,6 +18,7 @@ from two_ends import TwoEnds, place
 
 if TYPE_CHECKING:
     from browsers import Windows
+    from javascripts import Javascript
     from playwright.sync_api import Browser
 
 
@@ -188,6 +189,21 @@ def chromium() -> Iterator[Browser]:
         pytest.skip(browsers.NO_BROWSER)
     with browsers.chromium() as browser:
         yield browser
+
+
+@pytest.fixture(scope="module", params=["node", "chromium"])
+def javascript(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Javascript]:
+    """Runs scripts with the package for npm, in Node and in a browser."""
+    import javascripts
+
+    folder = tmp_path_factory.mktemp("javascript")
+    if request.param == "node":
+        yield javascripts.in_node(folder)
+        return
+    with javascripts.in_browser(folder, request.getfixturevalue("chromium")) as running:
+        yield running
 
 
 @pytest.fixture

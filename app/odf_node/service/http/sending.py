@@ -108,6 +108,9 @@ EXPOSED = (
     "Accept-Ranges",
     "Upload-Offset",
     "Idempotent-Replayed",
+    "ODF-Block",
+    "ODF-Inputs",
+    "ODF-Slices",
     "X-Trace-Id",
 )
 VARY_ORIGIN = (b"vary", b"Origin")
