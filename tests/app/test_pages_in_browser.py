@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from browsers import NARROW, SCHEMES, WIDE, overflow, violations
+from browsers import EYES, NARROW, overflow, violations
 from cut_relay import cut_relay
 from page_sets import corrected, hostile, stations, wide
 from service import seeded, serving, ten_rows
@@ -69,8 +69,7 @@ def test_a_page_that_lost_its_connection_comes_back_by_the_last_event(node, wind
     window.complaints.clear()  # the browser tells of the cut
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize(("width", "scheme"), EYES)
 def test_the_page_of_a_dataset_is_for_all_eyes(node, window, width, scheme):
     page = window(f"{node.url}/anna/stations", width=width, scheme=scheme)
     assert violations(page) == []
@@ -82,7 +81,7 @@ def test_the_pages_below_a_dataset_are_for_all_eyes(node, window, query):
     with node.http() as client:
         head = client.get("/anna/stations/refs/head").text
     address = f"{node.url}/anna/stations{query}{head if query == '?block=' else ''}"
-    for width, scheme in ((WIDE, "light"), (NARROW, "dark")):
+    for width, scheme in EYES:
         page = window(address, width=width, scheme=scheme)
         assert violations(page) == []
         assert overflow(page) <= 0
