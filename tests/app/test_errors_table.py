@@ -12,7 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from error_codes import BRANCHES, calls, errors, trees
+from error_codes import BRANCHES, errors, made
 
 import odf_node
 from odf_node.service.errors import (
@@ -30,7 +30,6 @@ from odf_storage.stores.ports.errors import BlockNotFound
 from odf_storage.stores.ports.values import Failed
 
 FROZEN = Path(__file__).parents[1] / "vectors/error_codes.txt"
-SUPPORT = Path(__file__).parents[1] / "support"
 WITHOUT_CODE = {"node_files.py", "sql_sources.py", "values.py", "candidate.py", "features.py"}
 """Modules with an error whose code is the name of its branch."""
 
@@ -68,9 +67,7 @@ def test_the_table_names_only_errors_that_exist():
 
 def test_an_error_of_a_branch_says_its_code():
     """So that programs can tell it from others of the branch."""
-    silent = {
-        path.name for path, tree in trees() for _, code in calls(tree, BRANCHES) if code is None
-    }
+    silent = {path.name for path, name, code in made() if name in BRANCHES and code is None}
     assert silent - WITHOUT_CODE == set()
 
 
@@ -79,7 +76,9 @@ def raised_by_jobs(tmp_path_factory):
     """A node whose worker raised every error there is, each in the handler of a job: what a
     route that raises it answers, and what a service that never saw the worker answers."""
     folder = tmp_path_factory.mktemp("node")
-    in_a_route = json.loads(_process(IN_A_WORKER, str(folder)))
+    known = sorted(errors(), key=lambda each: (each.code, each.room))
+    kinds = {code: (kind.__module__, kind.__qualname__) for code, kind, _ in known}
+    in_a_route = json.loads(_process(IN_A_WORKER, json.dumps([str(folder), kinds])))
     return in_a_route, json.loads(_process(IN_A_SERVICE, str(folder)))
 
 
@@ -125,7 +124,8 @@ IN_A_WORKER = """
 import json, sys
 from datetime import timedelta
 from pathlib import Path
-from error_codes import errors
+from importlib import import_module
+from operator import attrgetter
 from odf_node.service.errors import problem_of
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
@@ -137,7 +137,8 @@ from odf_storage.datasets.merge_state.store import MergeStates
 from odf_workers.jobs.work.context import Engines, IngestOptions, WorkerContext
 from odf_workers.program.loop import Worker
 
-kinds = {each.code: each.kind for each in sorted(errors(), key=lambda each: (each.code, each.room))}
+data, kinds = json.load(sys.stdin)
+kinds = {code: attrgetter(name)(import_module(module)) for code, (module, name) in kinds.items()}
 
 def error_of(code):
     error = kinds[code].__new__(kinds[code])
@@ -147,7 +148,7 @@ def error_of(code):
 def fail(_context, job):
     raise error_of(job.spec.payload["error"])
 
-folder = Path(sys.stdin.read())
+folder = Path(data)
 stores = open_node(Settings(data=folder, workers=0)).stores
 for code in kinds:
     stores.jobs.submit(JobSpec(verify_job.KIND, None, {"error": code}))
@@ -188,7 +189,6 @@ def _process(code: str, given: str = "") -> str:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

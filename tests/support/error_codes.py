@@ -6,6 +6,7 @@ import ast
 import pkgutil
 import re
 from collections.abc import Container, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -42,24 +43,28 @@ class Known(NamedTuple):
     room: str
 
 
-def errors() -> set[Known]:
+@cache
+def errors() -> frozenset[Known]:
     """Return every error: the names of classes, and the codes in the source."""
     kinds = {kind.__name__: kind for kind in (NodeError, *classes())}
     named = {Known(kind.__name__, kind, kind.__module__.partition(".")[0]) for kind in classes()}
-    return named | {
-        Known(code, kinds[name], path.parts[0])
-        for path, tree in trees()
-        for name, code in calls(tree, kinds)
-        if code is not None
+    return frozenset(named) | {
+        Known(code, kinds[name], path.parts[0]) for path, name, code in made() if code is not None
     }
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    """Yield the modules of our packages; their paths begin with the name of the package."""
+@cache
+def made() -> tuple[tuple[Path, str, str | None], ...]:
+    """Return what makes an error in our packages: the module, whose path begins with the name of
+    the package, the class and the code. To read all modules takes seconds, so it is done once."""
+    names = {"NodeError", *(kind.__name__ for kind in classes())}
+    found = []
     for room in ROOMS:
         folder = Path(room.__path__[0])
         for path in sorted(folder.rglob("*.py")):
-            yield path.relative_to(folder.parent), ast.parse(path.read_text())
+            tree = ast.parse(path.read_text())
+            found += [(path.relative_to(folder.parent), *call) for call in calls(tree, names)]
+    return tuple(found)
 
 
 def calls(tree: ast.Module, names: Container[str]) -> Iterator[tuple[str, str | None]]:
