@@ -6,7 +6,7 @@ import functools
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -97,6 +97,26 @@ def _quick_databases() -> Iterator[None]:
             "odf_storage.datasets.node.open_stores.migrate_database", databases.made_ready
         )
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_disks() -> Iterator[None]:
+    """What tests write needs to outlive no power cut: in this process nothing waits for a disk.
+    Nodes that run as processes wait, and a test of syncs puts its own in their place."""
+    import odf_storage.datasets.node.open_stores as opening
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "open_engine", _not_durable(opening.open_engine))
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, os.fstat)  # which refuses a bad handle likewise
+        yield
+
+
+def _not_durable(open_engine: Callable[..., Any]) -> Callable[..., Any]:
+    def opened(url: str, **more: Any) -> Any:
+        return open_engine(url, **{**more, "durable": False})
+
+    return opened
 
 
 @pytest.fixture(autouse=True)
