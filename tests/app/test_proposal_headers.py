@@ -183,6 +183,14 @@ def test_several_lists_of_records_are_named() -> None:
     assert chosen_one.columns[0].values == (2,)
 
 
+def test_the_time_at_which_a_node_wrote_rows_is_no_event_time_beside_another() -> None:
+    text = "offset,op,system_time,at,v\n0,0,2025-02-01T10:00:00Z,2025-01-01,1\n"
+    assert proposed(text).event_time == "at"
+    assert proposed(text.replace(",at,", ",when_not,").replace("2025-01-01", "x")).event_time == (
+        "system_time"
+    )
+
+
 def test_an_end_is_no_event_time() -> None:
     text = "id,day,valid_to\n1,2025-01-01,9999-12-31\n2,2025-01-02,9999-12-31\n"
     assert proposed(text).event_time == "day"

@@ -92,6 +92,16 @@ def test_numbers_that_may_have_thousands_are_told() -> None:
     assert any("--thousands ." in note for note in proposed(text).notes)
     assert kinds(proposed(text, thousands="."))["v"] == "Int64"
     assert not any("--thousands" in note for note in proposed("id;v\n1;1.234\n2;0.5\n").notes)
+    assert any("'1.234' is read" in note for note in proposed("id;v\n1;3\n2;1.234\n").notes)
+
+
+def test_a_column_of_points_is_read_as_another_column_tells() -> None:
+    proposal = proposed("id;price;pieces\n1;1.234,50;1.000\n2;12,75;3\n")
+    assert kinds(proposal) == {"id": "Int64", "price": "Float64", "pieces": "Int64"}
+    assert proposal.columns[2].values == (1000, 3)
+    assert any("'.' between thousands" in note for note in proposal.notes)
+    clear = proposed("id;price;pieces\n1;1.234,50;1.5\n2;12,75;1.000\n")
+    assert kinds(clear) == {"id": "Int64", "price": "String", "pieces": "Float64"}
 
 
 def test_days_among_times_are_times_of_midnight() -> None:

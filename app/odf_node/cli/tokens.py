@@ -232,7 +232,11 @@ def _show_logins(*, as_json: bool) -> None:
     logins = Logins()
     valid = {base: one for base, one in logins.all().items() if not one.is_over(time.time())}
     if not valid:
-        raise Refused("NotLoggedIn", "nobody is logged in anywhere; odf-node login NODE")
+        raise Refused(
+            "NotLoggedIn",
+            "nobody is logged in anywhere; odf-node login NODE, or odf-node whoami NODE to ask "
+            "whom a token is for",
+        )
     if as_json:
         print_json([_shown(base, one) for base, one in valid.items()])
         return

@@ -248,6 +248,8 @@ def proposed_event_time(rows: pa.Table, now: datetime) -> tuple[str | None, list
         if _is_time(rows.column(name)) and not rows.column(name).null_count and rows.num_rows
     ]
     likely = [name for name in usable if not _UNTIL_NAME.search(name)]
+    # in a file that was exported, when a node wrote the row, and not when it happened
+    likely = [name for name in likely if name != "system_time"] or likely
     past = [name for name in likely if not _is_ahead(rows.column(name), now)]
     notes = [
         f"{name} has times to come, and is not taken for the event time (--event-time {name})"

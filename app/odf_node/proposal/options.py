@@ -172,7 +172,7 @@ OPTIONS = (
     ),
     Option(
         name="sheet", kind=Kind.TEXT, formats=_CSV, label="Sheet of the workbook",
-        about="The sheet of a workbook that is read; by default the first.",
+        about="The sheet of a workbook; needed if several sheets have values.",
     ),
     Option(
         name="on_bad_rows", kind=Kind.CHOICE, values=get_args(OnBadRows),

@@ -35,7 +35,8 @@ _ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
 _FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
 _CODE = re.compile(r" *\d+[eE]\d+ *", re.ASCII)
 """A number with an exponent as no program writes it, which may be a code."""
-_THOUSANDS_OR_NOT = re.compile(r" *-?[1-9]\d{0,2}\.\d{3} *", re.ASCII)
+_THOUSANDS_OR_NOT = re.compile(r" *-?([1-9]\d{0,2}\.\d{3}|\d{1,3}) *", re.ASCII)
+"""A number that a program writes, if its point is not between thousands."""
 _LEADING = re.compile(r" *-?0\d.*", re.ASCII)
 _TRUTHS = ("true", "false")
 _DIGITS = re.compile(r"\d")
@@ -157,6 +158,8 @@ def signs_of(columns: Iterable[Sequence[str]]) -> Signs:
         if not distinct or all(map(_INT.fullmatch, distinct)):
             continue
         if all(map(_FLOAT.fullmatch, distinct)):
+            if all(map(_THOUSANDS_OR_NOT.fullmatch, distinct)):
+                continue  # another column tells what the point is
             return PLAIN
         if not _is_ambiguous(distinct):
             fitting = (signs for signs in OTHER_SIGNS if signs.plain(distinct) is not None)
@@ -230,7 +233,8 @@ def _fraction(name: str, texts: Sequence[str]) -> Guess:
         if code:
             return Guess("Float64", note=f"{code!r} is read as a number ({as_text})")
         if all(map(_THOUSANDS_OR_NOT.fullmatch, texts)):
-            note = f"{texts[0].strip()!r} is read with a fraction (--thousands . if it has none)"
+            shown = next(text.strip() for text in texts if "." in text)
+            note = f"{shown!r} is read with a fraction (--thousands . if it has none)"
             return Guess("Float64", note=note)
         return Guess("Float64")
     scale = max(len(text.partition(".")[2].strip()) for text in texts)

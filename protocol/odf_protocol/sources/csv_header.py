@@ -33,6 +33,7 @@ from .source_options import HeaderRule
 
 SHOWN_NAMES = 10
 """Limit of columns that an error or a warning names."""
+_SEPARATORS = (",", ";", "\t", "|")
 
 
 class HeaderMismatch(BadInput):
@@ -120,6 +121,12 @@ def _of_other_columns(header: Sequence[str], declared: Sequence[str]) -> HeaderM
     new = [name for key, name in zip(found, header, strict=True) if key not in wanted]
     lost = [name for key, name in zip(wanted, declared, strict=True) if key not in found]
     parts = []
+    if len(header) == 1 and (sign := _separator(header[0], wanted)):
+        parts.append(
+            f"{sign!r} cuts the header into declared names, so the file has another separator than "
+            "its source declares"
+        )
+        new, lost = [], []
     if new:
         parts.append(
             f"the header has {_named('a new column', 'new columns', new)}, which SetDataSchema and "
@@ -134,6 +141,14 @@ def _of_other_columns(header: Sequence[str], declared: Sequence[str]) -> HeaderM
         header=list(header[:SHOWN_NAMES]),
         declared=list(declared[:SHOWN_NAMES]),
     )
+
+
+def _separator(header: str, wanted: Sequence[str]) -> str | None:
+    """Return the sign that cuts a header of one field into two declared names or more."""
+    for sign in _SEPARATORS:
+        if len({key_of_name(name.strip('"')) for name in header.split(sign)} & set(wanted)) > 1:
+            return sign
+    return None
 
 
 def _named(one: str, several: str, names: Sequence[str]) -> str:
