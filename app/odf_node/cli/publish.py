@@ -197,9 +197,9 @@ def publish(
     NAME is [account/]name, or the URL that the dataset is to have.
 
     FILE is csv, tsv, json, ndjson, geojson, parquet, a workbook (xlsx, xlsm, xlsb, xls, ods) or a
-    zipped shapefile, or one of these as .gz, .bz2, .zst or .zip. The command reads the beginning of FILE to make the proposal. The node reads
-    the whole FILE. If a row does not fit, the node refuses FILE and names the line of the row, and
-    the command deletes the new dataset.
+    zipped shapefile, or one of these as .gz, .bz2, .zst or .zip. The command reads the beginning of
+    FILE to make the proposal. The node reads the whole FILE. If a row does not fit, the node
+    refuses FILE and names the line of the row, and the command deletes the new dataset.
     """
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json asks nothing: add --yes or --dry-run")
