@@ -159,6 +159,33 @@ def test_groups_that_are_not_said_change_no_rights(node, browser, provider, grou
     assert not account_of(node, provider, "i").is_admin
 
 
+@pytest.mark.parametrize("groups", ["/admins,/readers", "/admins /readers", '["/admins"]', ""])
+def test_a_text_is_one_group_whatever_it_has_between_its_words(node, browser, provider, groups):
+    log_in(browser, provider, sub="t", groups=["/admins", "/readers"])
+    log_in(browser, provider, sub="t", groups=groups)  # names of directories have commas
+    account = account_of(node, provider, "t")
+    assert not account.is_admin
+    assert role(node, account) is None
+
+
+def test_groups_may_lie_in_another_claim(tmp_path, provider, monkeypatch):
+    monkeypatch.setenv("ODF_OIDC_ISSUER", provider.url)
+    for name, text in {**SETTINGS, "GROUPS_CLAIM": "realm_access.roles"}.items():
+        monkeypatch.setenv(f"ODF_OIDC_{name}", text)
+    with serving(tmp_path) as service, service.http() as http:
+
+        def is_admin(**claims):
+            log_in(http, provider, sub="n", **claims)
+            return account_of(service, provider, "n").is_admin
+
+        assert not is_admin(groups=["/admins"])
+        assert is_admin(realm_access={"roles": ["/admins"]})
+        for wrong in ({}, {"roles": None}, {"roles": {"a": "/x"}}, ["roles"], "roles", None):
+            assert is_admin(realm_access=wrong)  # nothing is said of groups
+        assert not is_admin(realm_access={"roles": []})
+        assert is_admin(**{"realm_access.roles": "/admins"})
+
+
 def test_groups_may_be_said_of_the_person_alone(node, browser, provider):
     provider.userinfo = {"sub": "u", "groups": ["/admins"], "preferred_username": "ursula"}
     log_in(browser, provider, sub="u")

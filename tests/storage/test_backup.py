@@ -29,6 +29,7 @@ from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_storage.runtime.clock import system_clock
+from odf_storage.stores.index.sql_sizes import NODE
 from odf_storage.stores.ports.accounts import AuditEntry
 from odf_storage.stores.ports.values import (
     Account,
@@ -425,6 +426,27 @@ def test_what_a_restore_would_lose_is_said_by_dataset_and_block(
         "kamu/towns: behind block 3, up to block 4",
         f"{gone.id}: it was removed since, and would come back",
     ]
+
+
+def test_a_restore_goes_beyond_quotas_which_hold_again_after_it(
+    node: Stores, tmp_path: Path
+) -> None:
+    node.accounts.put_account(Account(id=ANNA, name="kamu", is_admin=False))
+    town, blocks = grown(node, "kamu/towns")
+    node.quotas.set_limit(NODE, 1)
+    node.quotas.set_limit(ANNA, 2)
+    place = place_of(tmp_path / "backups")
+    made(node, place)
+    restored(place, tmp_path / "other")
+    again = node_at(tmp_path / "other")
+    assert again.refs.head(town.id) == blocks[-1].hash
+    assert (again.quotas.limit(NODE), again.quotas.limit(ANNA)) == (1, 2)
+    with refusing("QuotaExceeded"):
+        longer(again, town, blocks)
+    again.quotas.set_limit(NODE, None)
+    again.quotas.set_limit(ANNA, None)
+    longer(again, town, blocks)
+    again.close()
 
 
 def test_a_dataset_that_is_removed_during_a_backup_does_not_come_back_damaged(

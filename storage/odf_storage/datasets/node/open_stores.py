@@ -145,7 +145,7 @@ def open_stores(
         states=StateCache(keeper=StateKeeper(engine)),
         locks=locks_of(open_engine(url, pooled=False)),
         damages=DamageLog(engine),
-        quotas=Quotas(engine),
+        quotas=Quotas(engine, clock=clock),
         head_log=HeadLog(engine),
         witnessed=WitnessedLogs(engine),
         attestations=AttestationStore(engine),
