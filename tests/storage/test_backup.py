@@ -8,12 +8,15 @@ import resource
 import secrets
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from backends import BACKENDS, credentials, fresh_place
 from refusals import refusing
+from small_disk import fill, small_disk
 from tests.storage.conftest import new_database
 from upkeep_parts import begun, grown, key_of, longer
 
@@ -469,18 +472,56 @@ def test_a_dataset_that_is_removed_during_a_backup_does_not_come_back_damaged(
     again.close()
 
 
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file that is written becomes longer than 500 bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_restore_to_a_full_disk_starts_no_node_and_goes_on_when_there_is_room(
+    node: Stores, tmp_path: Path
+) -> None:
+    peopled(node)
+    grown(node, "kamu/large", slices=2, value=secrets.token_hex(500_000))
+    place = place_of(tmp_path / "backups")
+    made(node, place)
+    with small_disk(tmp_path / "disk", megabytes=20) as disk:
+        ballast = fill(disk)
+        os.truncate(ballast, ballast.stat().st_size - 600_000)
+        where = {"objects_url": (disk / "objects").as_uri()}
+        with refusing("StorageFull"):
+            restored(place, tmp_path / "new", **where)
+        with refusing("RestoreUnfinished"):
+            node_at(tmp_path / "new", **where)
+        ballast.unlink()
+        restored(place, tmp_path / "new", **where)
+        again = node_at(tmp_path / "new", **where)
+        assert state_of(again) == state_of(node)
+        assert is_clean(again)
+        again.close()
+
+
+def test_the_version_of_the_database_makes_its_backups(node: Stores, tmp_path: Path) -> None:
+    place = place_of(tmp_path / "backups")
+    with node.engine.begin() as db:
+        db.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with refusing("SchemaOfAnotherVersion", match="schema 9999, and this version knows"):
+        made(node, place)
+    assert listed(place) == []
+
+
 def test_a_full_disk_during_a_backup_leaves_the_backup_before(node: Stores, tmp_path: Path) -> None:
     town, blocks = grown(node, "kamu/towns")
     place = place_of(tmp_path / "backups")
     made(node, place)
     longer(node, town, blocks)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
-    try:
-        with refusing("StorageFull"):
-            made(node, place_of(tmp_path / "backups"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with full_disk(), refusing("StorageFull"):
+        made(node, place_of(tmp_path / "backups"))
     assert [one.number for one in listed(place)] == [1]
     assert checking.check(place, chosen(place, None)).ok
     assert made(node, place).number == 2
