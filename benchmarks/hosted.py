@@ -109,7 +109,6 @@ def _opened(data: Path) -> Iterator[Stores]:
 def ran(*words: object) -> tuple[Cost, dict[str, Any]]:
     """Run a command of `odf-node`; return what it took, and its answer."""
     command = [str(COMMAND), *map(str, words), "--json"]
-    print("…", *words[:2], file=sys.stderr, flush=True)
     with tempfile.TemporaryFile() as out:
         running = subprocess.Popen(command, stdout=out)
         _, status, used = os.wait4(running.pid, 0)
@@ -148,14 +147,21 @@ def measure(folder: Path, datasets: int, accounts: int) -> tuple[dict[str, Cost]
     """What each step took, and which share of the bytes the next backup read."""
     data, backups = folder / "data", folder / "backups"
     made = fill(data, datasets, accounts)
-    taken = served(data)
-    taken["gc"], _ = ran("gc", "--data", data)
-    taken["backup"], first = ran("backup", backups, "--data", data)
+    taken = dict[str, Cost]()
+
+    def step(name: str, *words: object) -> dict[str, Any]:
+        taken[name], told = ran(*words)
+        print(f"{datasets:6} {name}: {taken[name]}", file=sys.stderr, flush=True)
+        return told
+
+    step("gc", "gc", "--data", data)
+    first = step("backup", "backup", backups, "--data", data)
     change(data, made[:: len(made) // max(1, datasets // 100)][: datasets // 100])
-    taken["next backup"], following = ran("backup", backups, "--data", data)
+    following = step("next backup", "backup", backups, "--data", data)
     assert following["changed"] == datasets // 100, following
-    taken["check"], _ = ran("backup", "check", backups, "--data", data)
-    taken["restore"], _ = ran("restore", backups, "--data", folder / "new")
+    step("check", "backup", "check", backups, "--data", data)
+    step("restore", "restore", backups, "--data", folder / "new")
+    taken |= served(data)
     return taken, following["bytes_read"] / first["bytes_read"]
 
 
