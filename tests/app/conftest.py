@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from service import Service, serving
+from service import Service, know_routes, serving
 
 from odf_node.service import features
 from odf_node.service.pages.block_view import dataset_pages
@@ -30,6 +30,7 @@ def _core_alone(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(features, "OWN", ())
         _forget_features()
+        know_routes()
         yield
     _forget_features()
 

@@ -15,10 +15,14 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from constants import apart, constants
+from fastapi import FastAPI
 
 from odf_node.service.accounts.accounts import create_token, ensure_account
-from odf_node.service.main import build_app
+from odf_node.service.features import features
+from odf_node.service.main import PREFIX, build_app
+from odf_node.service.main import _add_routes as add_routes
 from odf_node.service.processes.server import NodeServer, server_config
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import Node, open_node
@@ -115,13 +119,53 @@ def serving(data: Path, *, clock: Clock = system_clock, **given: Any) -> Iterato
     """Serve a node in `data` until the block ends, with these settings and constants."""
     settings, others = apart(given)
     with constants(**others):
-        yield from _serving(data, clock, settings)
+        yield from _serving(data, clock, settings, as_ever=not others)
 
 
-def _serving(data: Path, clock: Clock, settings: dict[str, Any]) -> Iterator[Service]:
+_KNOWN: list[tuple[Any, list[Any]]] = []
+"""Routes of sets of features, by tenancy. A route knows nothing of its node, and to make all of
+them takes longer than most tests."""
+
+
+def know_routes() -> None:
+    """Make the routes of the features that there are now. No test may have patched anything yet:
+    what a route has taken from its module stays as it is."""
+    for prefix in PREFIX.values():
+        if _known(prefix) is None:
+            api = FastAPI()
+            before = len(api.router.routes)
+            add_routes(api, prefix)
+            routes = api.router.routes[before:]
+            for each in routes:  # else the first request would make what they are below the node
+                list(getattr(each, "effective_route_contexts", list)())
+            _KNOWN.append(((features(), prefix), routes))
+
+
+def _known(prefix: str) -> list[Any] | None:
+    return next((routes for made, routes in _KNOWN if made == (features(), prefix)), None)
+
+
+def _add_known(api: FastAPI, prefix: str) -> None:
+    routes = _known(prefix)
+    if routes is None:
+        add_routes(api, prefix)
+    else:
+        api.router.routes.extend(routes)
+
+
+def _app(node: Node, *, as_ever: bool) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        if as_ever:
+            patch.setattr("odf_node.service.main._add_routes", _add_known)
+        return build_app(node)
+
+
+def _serving(
+    data: Path, clock: Clock, settings: dict[str, Any], *, as_ever: bool
+) -> Iterator[Service]:
     given = {"port": 0, "workers": 0, "shutdown_s": 2, **settings}
     node = open_node(Settings(data=data, **given), clock=clock)
-    server = NodeServer(server_config(build_app(node), node.settings))
+    server = NodeServer(server_config(_app(node, as_ever=as_ever), node.settings))
     listening = threading.Event()
 
     def listens(_: int) -> None:
@@ -248,3 +292,6 @@ def parquet_rows(start: int, count: int) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=4)
     return sink.getvalue()
+
+
+know_routes()
