@@ -78,7 +78,8 @@ def _pytest(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[s
 
 
 def copy_tracked(target: Path) -> None:
-    """The files that git tracks, as they stand in the working tree."""
+    """The files that git tracks, as they stand in the working tree, with what Python has compiled
+    of them: a file that a mutation changes has another time, so it is compiled again."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -87,6 +88,11 @@ def copy_tracked(target: Path) -> None:
         if source.is_symlink() or source.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place, follow_symlinks=False)
+    folders = {Path(name).parent for name in listed.stdout.split("\0") if name.endswith(".py")}
+    for each in folders:
+        compiled = ROOT / each / "__pycache__"
+        if compiled.is_dir():
+            shutil.copytree(compiled, target / each / "__pycache__", dirs_exist_ok=True)
 
 
 if __name__ == "__main__":

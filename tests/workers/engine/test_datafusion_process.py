@@ -117,7 +117,7 @@ def gone(pid: int) -> bool:
 
 
 def test_a_query_of_one_batch_ends_with_its_time(engine: Any, folder: Path) -> None:
-    limits = DataFusionLimits(seconds=1.0)
+    limits = DataFusionLimits(seconds=1.0, cpu_seconds=20)  # which is what ends it otherwise
     response = ask(DataFusionEngine(limits), folder, ENDLESS)
     assert isinstance(response, RawQueryResponseInvalidQuery), response
     assert "within 1 seconds (ODF_WORKER_QUERY_S)" in response.message
