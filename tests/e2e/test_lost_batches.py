@@ -53,7 +53,7 @@ class Scene:
     def lose_executors(self, is_over: Callable[[], bool]) -> int:
         """Kill one that works every few seconds."""
         kills = 0
-        while not is_over() and kills < (12 if LONG else 3):
+        while not is_over() and kills < (12 if LONG else 2):
             working = [pid for pid in self.cluster.executors() if self.cluster.is_working(pid)]
             if working:
                 self.cluster.kill(self.chance.choice(working))
