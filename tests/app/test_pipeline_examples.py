@@ -1,4 +1,4 @@
-"""The examples for programs that run pipelines read a node: Dagster, and dbt by DuckLake.
+"""The examples for programs that run pipelines read a node: Dagster, Airflow, and dbt by DuckLake.
 
 These programs are large, so `make dev` does not install them: a test is skipped where they are not.
 """
@@ -24,7 +24,7 @@ from odf_storage.stores.ports.values import Visibility
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PYTHON = os.environ.get("PIPELINES_PYTHON", sys.executable)
-"""The Python that has dagster, or dbt-duckdb and the extensions of duckdb."""
+"""The Python that has dagster, apache-airflow-core, or dbt-duckdb and the extensions of duckdb."""
 CITIES = pa.schema([("city", pa.string()), ("population", pa.int64())])
 
 
@@ -89,6 +89,77 @@ def test_dagster_makes_an_asset_of_each_head_once(cities, tmp_path):
         heads.append(key)
         made.add([{"city": "d", "population": 3}])
     assert heads[0] != heads[1]
+
+
+DAG_RUNS = """
+import json, sys
+sys.path[:0] = sys.argv[1:3]
+from cities import cities
+done = cities.test()
+print(json.dumps([str(done.state), [each.state for each in done.get_task_instances()]]))
+"""
+"""A run with the trigger in this process, on the database that was made before."""
+
+
+@needs("airflow")
+def test_airflow_waits_for_each_head_without_a_worker_and_reads_it(cities, tmp_path):
+    service, made = cities
+    example = EXAMPLES / "airflow"
+    places = [str(example / "plugins"), str(example / "dags")]
+    given = {
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+        "AIRFLOW__CORE__DAGS_FOLDER": places[1],
+        "ODF_DATASET": f"{service.url}/cities",
+        "PYTHONPATH": os.pathsep.join(places),
+    }
+    run(["-m", "airflow", "db", "migrate"], tmp_path, **given)
+    heads = []
+    for rows in (2, 3):
+        with service.http() as http:
+            heads.append(http.get("/cities/refs/head").text)
+        told = run(["-c", DAG_RUNS, *places], tmp_path, **given).splitlines()[-1]
+        assert json.loads(told) == ["success", ["success", "success"]]
+        file = tmp_path / "odf-files" / f"{heads[-1]}.parquet"
+        assert pa.parquet.read_table(file).num_rows == rows
+        made.add([{"city": "d", "population": 3}])
+    assert heads[0] != heads[1]
+
+
+WAITED = """
+import asyncio, json, sys
+sys.path.insert(0, sys.argv[1])
+from odf_heads import HeadMoved
+async def first(*given):
+    async for event in HeadMoved(*given).run():
+        return event.payload
+print("begun", flush=True)
+told = [asyncio.run(first(sys.argv[2], *given)) for given in ((sys.argv[3], None), (None, "ka_no"))]
+print(json.dumps(told))
+"""
+"""What the trigger says, first once the head is another one, then to a token that is none."""
+
+
+@needs("airflow")
+def test_the_trigger_of_airflow_says_the_new_head_or_what_the_node_refused(cities, tmp_path):
+    service, made = cities
+    with service.http() as http:
+        old = http.get("/cities/refs/head").text
+        words = ["-c", WAITED, str(EXAMPLES / "airflow" / "plugins"), f"{service.url}/cities", old]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        with subprocess.Popen(
+            [PYTHON, *words], env=environment, stdout=subprocess.PIPE, text=True
+        ) as waits:
+            assert waits.stdout is not None
+            begun = waits.stdout.readline()
+            if not begun:
+                pytest.skip(f"airflow does not start in {PYTHON}")
+            made.add([{"city": "d", "population": 3}])
+            moved, refused = json.loads(waits.stdout.read().splitlines()[-1])
+        assert moved == {"head": http.get("/cities/refs/head").text}
+    assert moved["head"] != old
+    assert refused["status"] == 401
+    assert "token" in refused["error"]
 
 
 DBT = """

@@ -5,7 +5,7 @@ Source: Arrow Flight SQL, result schemas of the metadata commands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,32 @@ KEYS = {
     "CommandGetCrossReference": _KEYS,
 }
 """Schemas of the lists of keys. No dataset has keys of others."""
+TYPE_NAME = b"ARROW:FLIGHT:SQL:TYPE_NAME"
+"""What ADBC's drivers give programs, such as SQLAlchemy, as the type of a column."""
+_TYPE_NAMES: list[tuple[Callable[[pa.DataType], bool], str]] = [
+    (pa.types.is_boolean, "BOOLEAN"),
+    (pa.types.is_int8, "TINYINT"),
+    (lambda kind: kind in (pa.int16(), pa.uint8()), "SMALLINT"),
+    (lambda kind: kind in (pa.int32(), pa.uint16()), "INTEGER"),
+    (lambda kind: kind in (pa.int64(), pa.uint32()), "BIGINT"),
+    (pa.types.is_uint64, "DECIMAL(20, 0)"),
+    (lambda kind: kind in (pa.float16(), pa.float32()), "REAL"),
+    (pa.types.is_float64, "DOUBLE"),
+    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), "VARCHAR"),
+    (pa.types.is_date, "DATE"),
+    (pa.types.is_time, "TIME"),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, "TIMESTAMP WITH TIME ZONE"),
+    (pa.types.is_timestamp, "TIMESTAMP"),
+    (
+        lambda kind: (
+            pa.types.is_binary(kind)
+            or pa.types.is_large_binary(kind)
+            or pa.types.is_fixed_size_binary(kind)
+        ),
+        "VARBINARY",
+    ),
+]
+"""Names of SQL types that hold all values of a type of Arrow. Lists and structs have none."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +147,24 @@ class FlightTables:
     def _columns(self, entry: DatasetEntry, reader: ReaderTypes) -> bytes:
         """Return the columns in the types in which the caller gets rows."""
         schema = reader.schema(to_arrow(self.inputs.columns(entry)))
+        if reader is ReaderTypes.ARROW:  # the JDBC driver has names of its own
+            schema = pa.schema([_named(field) for field in schema], schema.metadata)
         return bytes(schema.serialize().to_pybytes())
 
     def _exact(self, actor: Actor, name: str) -> Any | None:
         """Return a pattern for the dataset with this name, None if the actor sees none."""
         found = self.inputs.named(actor, name)
         return None if found is None else re2.compile(re2.escape(self.access.shown_alias(found)))
+
+
+def _named(field: pa.Field) -> pa.Field:
+    """Return the column with the name of its SQL type, if it has one."""
+    kind = field.type
+    if pa.types.is_decimal(kind):
+        name = f"DECIMAL({kind.precision}, {kind.scale})"
+    else:
+        name = next((name for is_one, name in _TYPE_NAMES if is_one(kind)), "")
+    return field.with_metadata({**(field.metadata or {}), TYPE_NAME: name}) if name else field
 
 
 def catalogs() -> pa.RecordBatch:

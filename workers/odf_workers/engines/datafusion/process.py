@@ -257,6 +257,10 @@ def meant(context: SessionContext, result: DataFrame) -> DataFrame:
     try:
         return as_sql_means(context, result)
     except CannotRebuild as bad:
+        if "only supports literal" in str(bad):
+            raise InvalidQuery(
+                "LIMIT and OFFSET take whole numbers: no parameters and no expressions"
+            ) from None
         if _MAY_DIFFER.search(result.logical_plan().display_indent_schema()) is None:
             return result
         raise InvalidQuery(
