@@ -55,6 +55,18 @@ def plain(tmp_path_factory):
         yield service
 
 
+def test_the_page_that_lets_a_command_line_in_says_whose_it_is(node, plain):
+    with node.http() as http:
+        for path in ("/v/login", "/v/login?deviceCode=unknown"):
+            text = http.get(path, headers=HTML).text
+            assert "<header>Weather &amp; Sons</header>" in text
+            assert "– Weather &amp; Sons</title>" in text
+            assert "--accent: #8a1c1c" in text
+            assert "ODF Node" not in text
+    with plain.http() as http:
+        assert "<header>ODF Node</header>" in http.get("/v/login", headers=HTML).text
+
+
 def test_pages_say_who_runs_the_node(node):
     with node.http() as http:
         home, page = (http.get(path, headers=HTML).text for path in ("/", "/city"))

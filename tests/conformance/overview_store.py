@@ -168,6 +168,23 @@ class OverviewStoreContract:
         assert searched(stores, search) == []
         assert found(stores, words=words_of(search), forgives=True) == expected
 
+    def test_what_a_search_finds_has_one_order_whatever_the_database_sorts_by(
+        self, stores: Stores
+    ) -> None:
+        written = ["kamu/b.c", "Kamu/a-b", "kamu/Ab", "kamu/a.b", "kamu/b", "anna/b", "kamu/ab-2"]
+        for at, name in enumerate(written):
+            of = dataset(stores, name)
+            told(stores, of, description="Ähre, ähnlich, zebra", records=at % 2)
+        by_name = ["anna/b", "Kamu/a-b", "kamu/a.b", "kamu/Ab", "kamu/ab-2", "kamu/b", "kamu/b.c"]
+        for text in ("zebra", "ÄHRE", "ähnlich zebras"):
+            assert searched(stores, text) == by_name
+        wanted = WantedOverviews(readable=ALL, words=words_of("zebra"))
+        by_rows = names(list(stores.overviews.page(wanted, ListOrder(SortBy.ROWS, True))))
+        more = [each for each in by_name if written.index(each) % 2]
+        assert by_rows == more + [each for each in by_name if each not in more]
+        forgiven = WantedOverviews(readable=ALL, words=words_of("zbera"), forgives=True)
+        assert names(list(stores.overviews.page(forgiven))) == by_name
+
     @pytest.mark.parametrize("text", [*ODD, "x" * 10_000, "\U0010ffff"])
     def test_odd_texts_find_what_they_are_in_and_harm_nothing(
         self, stores: Stores, text: str

@@ -263,6 +263,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "log": ("odf-node log ./weather -n 5",),
     "inspect": ("odf-node inspect weather/blocks/f1620…",),
     "encode": ("odf-node inspect weather/blocks/f1620… | odf-node encode - > block",),
+    "completion": ("odf-node completion bash",),
     "hash": ("odf-node hash scan.png", "odf-node hash --logical slice.parquet"),
 }
 """Examples of each command, by the path of the command."""

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed or not a valid dataset, 2 wrong usage, 3 not found,
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from odf_storage.runtime.features import installed, loaded
 from ..client.nodes.notices import as_lines
 from .help import explain
 
+COMPLETES = "_ODF_NODE_COMPLETE"
+"""What a shell sets to ask for completions. Source: click."""
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -43,6 +46,10 @@ class LazyGroup(click.Group):
         command = loaded(found[0])
         if not isinstance(command, click.Command):
             raise TypeError(f"{found[0]} is no command")
+        if COMPLETES in os.environ:
+            from .completion import completing
+
+            completing(command)
         return explain(command, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -192,6 +199,10 @@ COMMANDS = {
     "log": ("odf_node.cli.describe:log", "Show the blocks of a dataset, newest first."),
     "inspect": ("odf_node.cli.transfer:inspect", "Show a block file as a manifest."),
     "encode": ("odf_node.cli.transfer:encode", "Turn the manifest of a block into its bytes."),
+    "completion": (
+        "odf_node.cli.completion:completion",
+        "Have a shell complete commands and names of datasets.",
+    ),
     "hash": ("odf_node.cli.transfer:hash_", "Physical or logical hash of a file."),
 }
 

@@ -48,6 +48,24 @@ def listed(text: str) -> list[str]:
     return re.findall(r'<td class="name"><a href="/([^"]+)"', text)
 
 
+def test_the_list_is_a_table_or_cards_and_stays_so_through_its_links(visitor):
+    table = visitor.get("/?search=set").text
+    assert '<table class="list">' in table
+    switch = re.search('class="switch"><a href="([^"]+)"', table)
+    assert switch is not None
+    cards = visitor.get(unescape(switch[1])).text
+    assert '<table class="list cards">' in cards
+    assert listed(cards) == listed(table)
+    assert "1 to 50 here" in cards
+    assert '<input type="hidden" name="view" value="cards">' in cards
+    following = re.search('<a href="([^"]+)" rel="next"', cards)
+    assert following is not None
+    assert '<table class="list cards">' in visitor.get(unescape(following[1])).text
+    assert '<table class="list">' in visitor.get("/?view=odd").text
+    assert visitor.get("/?view=cards&since=never").status_code == 400
+    assert '<table class="list cards">' in visitor.get("/v/accounts/bert?view=cards").text
+
+
 def test_rows_size_licence_keywords_and_age_are_shown(visitor):
     shown = visitor.get("/?search=flights").text
     assert listed(shown) == ["anna/flights"]

@@ -61,6 +61,8 @@ def for_all_eyes(page):
         "/",
         "/?search=zebra",
         "/?page=2",
+        "/?view=cards",
+        "/v/login",
         "/?page=99",
         "/v/sign-in",
         "/v/accounts/anna",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from string import Template
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -30,6 +30,7 @@ from ..http.answers import JsonAnswer
 from ..http.bodies import small_body, small_form
 from ..http.deps import BaseDep, base_of, part_of, wired
 from ..settings import Settings
+from ..system.face import Face
 from . import login as usecase
 from .login import (
     CredentialsRejected,
@@ -54,18 +55,24 @@ _FRAME = Template("""<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Log in - ODF Node</title>
+<title>Log in – $name</title>
 <style>
+:root { color-scheme: light dark; --accent: #2563a8 }
+@media (prefers-color-scheme: dark) { :root { --accent: #7db3ec } }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 24rem; margin: 4rem auto; padding: 0 1rem }
+a { color: var(--accent) }
+header { font-weight: 700 }
 label, button { display: block; margin-top: 1rem }
 input { display: block; width: 100%; box-sizing: border-box; font: inherit; padding: .4rem }
 button { font: inherit; padding: .4rem 1rem }
 input.tick { display: inline; width: auto }
 dd { margin: 0 0 .5rem 1rem }
-.problem { color: #a00 }
-</style>
+.problem { color: #b42318 }
+@media (prefers-color-scheme: dark) { .problem { color: #ff9b8e } }
+$style</style>
 </head>
 <body>
+<header>$name</header>
 <main>
 <h1>$title</h1>
 $body
@@ -127,12 +134,20 @@ class LoginQuestion:
     """HTML that says, or asks, who lets it in."""
 
 
-def code_page(*, ways: str = "", problem: str = "", status: int = 200) -> Response:
+class LoginPage(NamedTuple):
+    """What a page of a login says, as HTML."""
+
+    title: str
+    body: str
+    status: int
+
+
+def code_page(*, ways: str = "", problem: str = "", status: int = 200) -> LoginPage:
     """Return the form for the short code, behind links to ways to sign in."""
-    return _page("Log in", _CODE.substitute(ways=ways, problem=_problem(problem)), status)
+    return LoginPage("Log in", _CODE.substitute(ways=ways, problem=_problem(problem)), status)
 
 
-def decision_page(question: LoginQuestion, *, problem: str = "", status: int = 200) -> Response:
+def decision_page(question: LoginQuestion, *, problem: str = "", status: int = 200) -> LoginPage:
     """Return the page that says who waits, with the form for the decision."""
     name = "userCode" if question.typed else "deviceCode"
     body = _DECISION.substitute(
@@ -146,18 +161,18 @@ def decision_page(question: LoginQuestion, *, problem: str = "", status: int = 2
         confirm="" if question.typed else _CONFIRM,
         who=question.who,
     )
-    return _page("Log in", body, status)
+    return LoginPage("Log in", body, status)
 
 
-def approved() -> Response:
+def approved() -> LoginPage:
     return _end("Done", "The command line is logged in. You can close this page.")
 
 
-def denied() -> Response:
+def denied() -> LoginPage:
     return _end("Sent away", "The command line was not let in. You can close this page.")
 
 
-def over() -> Response:
+def over() -> LoginPage:
     return _end(
         "No login waits here",
         "The code is wrong, was used already, or has expired. Start the login again in the command "
@@ -166,8 +181,8 @@ def over() -> Response:
     )
 
 
-def _end(title: str, text: str, status: int = 200) -> Response:
-    return _page(title, f"<p>{escape(text)}</p>", status)
+def _end(title: str, text: str, status: int = 200) -> LoginPage:
+    return LoginPage(title, f"<p>{escape(text)}</p>", status)
 
 
 def _age(seconds: int) -> str:
@@ -179,8 +194,15 @@ def _problem(text: str) -> str:
     return f'<p class="problem" role="alert">{escape(text)}</p>' if text else ""
 
 
-def _page(title: str, body: str, status: int) -> Response:
-    return HTMLResponse(_FRAME.substitute(title=title, body=body), status, HEADERS)
+def _sent(page: LoginPage, face: Face) -> Response:
+    """Return the page with the name and the colours of the node: who logs in looks for them."""
+    text = _FRAME.substitute(
+        title=page.title,
+        body=page.body,
+        name=escape(face.name),
+        style=face.style.decode(),
+    )
+    return HTMLResponse(text, page.status, HEADERS)
 
 
 MAX_BODY_BYTES = 16 * 1024
@@ -188,6 +210,7 @@ NO_STORE = {"cache-control": "no-store"}
 PasswordsDep = Annotated[Passwords, Depends(wired(Passwords))]
 SessionsDep = Annotated[Sessions, Depends(wired(Sessions))]
 DevicesDep = Annotated[Devices, Depends(wired(Devices))]
+FaceDep = Annotated[Face, Depends(wired(Face))]
 
 router = APIRouter(tags=["login"])
 
@@ -268,27 +291,32 @@ async def runtime_config(base: BaseDep) -> Response:
 def login_page(
     request: Request,
     devices: DevicesDep,
+    face: FaceDep,
     code: Annotated[str, Query(alias="deviceCode", max_length=200)] = "",
 ) -> Response:
     """Without a code, a form for the short code. Clients that know no such code open the page with
     their secret one; whoever decides then has to say that they began the login."""
     if not code:
-        return code_page(ways=_ways(request, code))
+        return _sent(code_page(ways=_ways(request, code)), face)
     waiting = usecase.find_waiting(devices, code)
-    return over() if waiting is None else decision_page(_question(devices, request, waiting, code))
+    if waiting is None:
+        return _sent(over(), face)
+    return _sent(decision_page(_question(devices, request, waiting, code)), face)
 
 
 @router.post("/v/login", summary="What the user decided on that page")
-async def decide(request: Request, passwords: PasswordsDep, devices: DevicesDep) -> Response:
+async def decide(
+    request: Request, passwords: PasswordsDep, devices: DevicesDep, face: FaceDep
+) -> Response:
     form = await small_form(request, MAX_BODY_BYTES)
     limiter = request.app.state.passwords
     work = partial(_decided, passwords, devices, form, request)
-    return await to_thread.run_sync(work, limiter=limiter)
+    return _sent(await to_thread.run_sync(work, limiter=limiter), face)
 
 
 def _decided(
     passwords: Passwords, devices: Devices, form: dict[str, str], request: Request
-) -> Response:
+) -> LoginPage:
     secret, typed, address = (
         form.get("deviceCode", "")[:200],
         form.get("userCode", "")[:200],
@@ -323,7 +351,7 @@ def _approved(
     waiting: DeviceLogin,
     question: LoginQuestion,
     request: Request,
-) -> Response:
+) -> LoginPage:
     account = None if "login" in form else _signed_in(request)
     if account is not None:
         refuse_foreign(request, part_of(request, Settings).public_url)

@@ -28,7 +28,7 @@ def _account(given: Views, actor: Actor, request: Request) -> Response:
     found = given.stores.accounts.find_account(name) if len(name) <= MAX_NAME_CHARS else None
     is_own = found is not None and actor.account is not None and found.id == actor.account.id
     asked = asked_of(request)
-    content = {**views.frame(given, actor, path), **around_list(given), "is_own": is_own}
+    content = {**views.frame(given, actor, path), **around_list(given, request), "is_own": is_own}
     content["name"] = name if found is None else found.name
     if is_own:
         content["quota"] = given.stores.quotas.usage(name)

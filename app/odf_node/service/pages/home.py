@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -32,6 +34,10 @@ FRESH = (("day", 1), ("week", 7), ("month", 30), ("year", 365))
 DATASETS = 50
 """Datasets on one page of the list."""
 SHOWN_KEYWORDS = 5
+CARDS = "cards"
+"""Value of the parameter `view` for a card per dataset in place of a row of a table."""
+Link = Callable[..., str]
+"""A function from a request to the address of its list."""
 
 
 def _home(given: Views, actor: Actor, request: Request) -> Response:
@@ -41,8 +47,8 @@ def _home(given: Views, actor: Actor, request: Request) -> Response:
         found = datasets(given, actor, asked, request, "/")
     except BadInput as error:
         problem = {"asked": asked, "problem": error.message, "base": base_of(request)}
-        return page("home", content | around_list(given) | problem, int(status_of(error)))
-    return page("home", content | around_list(given) | found)
+        return page("home", content | around_list(given, request) | problem, int(status_of(error)))
+    return page("home", content | around_list(given, request) | found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,7 @@ class Choice:
 
 
 def facets(
-    given: Views, asked: ListingRequest, wanted: WantedOverviews, address: str
+    given: Views, asked: ListingRequest, wanted: WantedOverviews, link: Link
 ) -> dict[str, list[Choice]]:
     """Return the choices that narrow the list down, by the titles of the facets."""
     today = datetime.now(UTC).date()
@@ -81,12 +87,12 @@ def facets(
     for title, (name, several) in values.items():
         chosen = getattr(asked, name)
         choices = [
-            Choice(text, count, _link(address, replace(asked, **{name: value})), is_chosen=False)
+            Choice(text, count, link(replace(asked, **{name: value})), is_chosen=False)
             for text, value, count in several
             if count
         ]
         if chosen:
-            without = _link(address, replace(asked, **{name: None}))
+            without = link(replace(asked, **{name: None}))
             made[title] = [Choice(str(chosen), 0, without, is_chosen=True)]
         elif len(choices) > 1:
             made[title] = choices
@@ -121,7 +127,8 @@ def datasets(
         wanted.wanted, wanted.order, skip=(number - 1) * DATASETS, limit=DATASETS
     )
     base, now = base_of(request), datetime.now(UTC)
-    address = f"{views.root_of(given)}{path}"
+    view = _view(request)
+    link = partial(_link, f"{views.root_of(given)}{path}", view=view)
     shown_ones = [detailed_summary(given.stores, given.access, one, base) for one in found]
     return {
         "base": base,
@@ -140,21 +147,27 @@ def datasets(
             for one, listed in zip(shown_ones, found, strict=True)
         ],
         "forgives": wanted.wanted.forgives and total > 0,
-        "facets": facets(given, asked, wanted.wanted, address),
+        "facets": facets(given, asked, wanted.wanted, link),
         "order": wanted.order,
         "sorted_by": {
-            by: _link(address, replace(asked, sort=by, order=_turned(wanted.order, by)))
+            by: link(replace(asked, sort=by, order=_turned(wanted.order, by)))
             for by in ("name", "updated", "rows", "bytes")
         },
-        "pages": pages(number, total, DATASETS, lambda to: _link(address, asked, page=to)),
+        "pages": pages(number, total, DATASETS, lambda to: link(asked, page=to)),
+        "other_view": link(asked, view=None if view else CARDS),
         "first": (number - 1) * DATASETS + 1,
     }
 
 
-def around_list(given: Views) -> dict[str, Any]:
+def around_list(given: Views, request: Request) -> dict[str, Any]:
     """Return what the search form of a list needs."""
+    view = _view(request)
     is_multi = given.access.tenancy is Tenancy.MULTI
-    return {"is_multi": is_multi, "max_search_chars": MAX_SEARCH_CHARS}
+    return {"is_multi": is_multi, "max_search_chars": MAX_SEARCH_CHARS, "view": view}
+
+
+def _view(request: Request) -> str | None:
+    return CARDS if request.query_params.get("view") == CARDS else None
 
 
 def _turned(order: Any, by: str) -> str | None:
