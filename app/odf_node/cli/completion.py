@@ -11,6 +11,9 @@ import itertools
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from .help import COMPLETES
+from .output import json_option, print_json
+
 SHELLS = ("bash", "zsh", "fish")
 MOST_NAMES = 200
 PATIENCE_S = 2.0
@@ -21,17 +24,21 @@ COMPLETED = frozenset({"DATASET", "[SOURCE]", "[TARGET]"})
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> None:
+@json_option
+def completion(shell: str, *, as_json: bool) -> None:
     """Print the lines that make SHELL complete commands, options and names of datasets.
 
     Names come from the node of ODF_NODE_URL and from named repositories.
     """
-    from .main import COMPLETES, main
-
     made = get_completion_class(shell)
     if made is None:
         raise click.UsageError(f"there are no completions for {shell}")
-    click.echo(made(main, {}, "odf-node", COMPLETES).source())
+    whole = click.get_current_context().find_root().command
+    lines = made(whole, {}, "odf-node", COMPLETES).source()
+    if as_json:
+        print_json({"shell": shell, "lines": lines})
+    else:
+        click.echo(lines)
 
 
 def completing(command: click.Command) -> click.Command:

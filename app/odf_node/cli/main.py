@@ -16,10 +16,8 @@ import click
 from odf_storage.runtime.features import installed, loaded
 
 from ..client.nodes.notices import as_lines
-from .help import explain
+from .help import COMPLETES, explain
 
-COMPLETES = "_ODF_NODE_COMPLETE"
-"""What a shell sets to ask for completions. Source: click."""
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

@@ -19,7 +19,7 @@ from ..membership import membership
 from ..membership.membership import FateOfDatasets, Membership
 from . import views
 from .render import Form, page, posted, redirect, shown
-from .token_view import shown_tokens
+from .tokens import shown_tokens
 from .views import Views
 
 PATH = "/v/admin/accounts"

@@ -1,7 +1,11 @@
-"""The page of the visitor's access tokens: list, create (the token is shown once), revoke."""
+"""The page of the visitor's access tokens: list, create (the token is shown once), revoke.
+
+Rows of lists of tokens: rights, reach and expiry of each token; never a secret.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,16 +14,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odf_protocol.errors import BadInput, NodeError
-from odf_storage.stores.ports.values import Scope
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_storage.stores.ports.values import Reach, Scope
 
 from ..accounts import accounts
 from ..accounts.accounts import OwnTokens, TokenAsked
 from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
 from ..errors import status_of
 from ..http.deps import base_of, part_of
 from . import views
 from .render import Form, page, posted, redirect, shown
-from .token_view import shown_tokens
 from .views import Views
 
 PATH = "/v/tokens"
@@ -43,6 +49,42 @@ SCOPES = {
     Scope.CREATE: "create datasets",
     Scope.MANAGE: "manage datasets and the account",
 }
+WHERE = {Reach.NODE.value: "all that the account may", Reach.ACCOUNT.value: "own datasets only"}
+
+
+def shown_tokens(
+    access: DatasetAccess, tokens: Sequence[dict[str, Any]], now: Instant
+) -> list[dict[str, Any]]:
+    """Return the rows for tokens (as from `token_data`): valid ones first, then newest first."""
+    ids = {
+        one["datasetId"]: DatasetId.parse(one["datasetId"]) for one in tokens if one["datasetId"]
+    }
+    found = access.registry.find_all(set(ids.values()))
+    names = {text: access.shown_alias(found[one]) for text, one in ids.items() if one in found}
+    rows = [
+        {
+            **one,
+            "state": _state(one, now),
+            "where": WHERE.get(one["reach"]) or names.get(one["datasetId"], "a deleted dataset"),
+        }
+        for one in sorted(tokens, key=_made, reverse=True)
+    ]
+    return sorted(rows, key=_is_over)
+
+
+def _made(token: dict[str, Any]) -> str:
+    return str(token["createdAt"])
+
+
+def _is_over(token: dict[str, Any]) -> bool:
+    return bool(token["state"] != "valid")
+
+
+def _state(token: dict[str, Any], now: Instant) -> str:
+    if token["revokedAt"]:
+        return "revoked"
+    ends = token["expiresAt"]
+    return "expired" if ends and Instant.parse(ends) <= now else "valid"
 
 
 def _tokens(given: Views, actor: Actor, request: Request) -> Response:
