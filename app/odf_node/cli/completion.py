@@ -11,9 +11,10 @@ import itertools
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from .help import COMPLETES
 from .output import json_option, print_json
 
+COMPLETES = "_ODF_NODE_COMPLETE"
+"""What a shell sets to ask for completions. Source: click."""
 SHELLS = ("bash", "zsh", "fish")
 MOST_NAMES = 200
 PATIENCE_S = 2.0

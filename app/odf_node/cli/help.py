@@ -6,8 +6,6 @@ import click
 
 LONGEST_SENTENCE = 200
 
-COMPLETES = "_ODF_NODE_COMPLETE"
-"""What a shell sets to ask for completions. Source: click."""
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "serve": (
         "odf-node serve --port 8080 --data /srv/odf",

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 failed or not a valid dataset, 2 wrong usage, 3 not found,
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ import click
 from odf_storage.runtime.features import installed, loaded
 
 from ..client.nodes.notices import as_lines
-from .help import COMPLETES, explain
+from .help import explain
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -37,14 +36,14 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(self.known())
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = self.lazy.get(cmd_name) or self.known().get(cmd_name)
         if found is None:
             return None
         command = loaded(found[0])
         if not isinstance(command, click.Command):
             raise TypeError(f"{found[0]} is no command")
-        if COMPLETES in os.environ:
+        if ctx.resilient_parsing:  # a shell asks for completions
             from .completion import completing
 
             completing(command)
