@@ -14,6 +14,7 @@ from tests.workers.datasets import bench_without_engine, created, now
 from throwaway import throwaway_stores
 from web_server import Answer, Asked, web_server
 
+from odf_protocol.chain.rules import author
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetPollingSource
 from odf_protocol.metadata.sources import (
@@ -22,6 +23,7 @@ from odf_protocol.metadata.sources import (
     FetchStepUrl,
     MergeStrategyAppend,
     MergeStrategyLedger,
+    PrepStep,
     ReadStepCsv,
     ReadStepNdJson,
 )
@@ -42,12 +44,22 @@ CASES = Path(__file__).parents[1] / "vectors" / "cases"
 class Polled:
     """A dataset that polls, and a worker that does it."""
 
-    def __init__(self, folder: Path, fetch: Any, merge: Any = None, read: Any = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        fetch: Any,
+        merge: Any = None,
+        read: Any = None,
+        prepare: tuple[PrepStep, ...] = (),
+    ) -> None:
         self.stores, self.folder = throwaway_stores(), folder
-        source = SetPollingSource(
-            fetch=fetch, read=read or ReadStepNdJson(), merge=merge or MergeStrategyAppend()
+        self.source = SetPollingSource(
+            fetch=fetch,
+            prepare=prepare or None,
+            read=read or ReadStepNdJson(),
+            merge=merge or MergeStrategyAppend(),
         )
-        self.dataset: Dataset = created(self.stores, source=source)
+        self.dataset: Dataset = created(self.stores, source=self.source)
         self.bench = self.worker()
 
     def worker(self) -> WorkerContext:
@@ -58,6 +70,12 @@ class Polled:
         )
         bench = bench_without_engine(self.stores, self.folder)
         return replace(bench, polls=PollOptions(fetch=rules))
+
+    def redefine(self, fetch: Any) -> None:
+        source = replace_fields(self.source, fetch=fetch)
+        state = self.dataset.state()
+        blocks, _ = author(state, [source], system_time=now())
+        self.dataset.commit(blocks, expected=state.head)
 
     def poll(self, **asked: Any) -> PollReceipt:
         return run_poll(self.dataset, PollPayload(**asked), self.bench, now=now())

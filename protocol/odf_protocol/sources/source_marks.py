@@ -12,16 +12,27 @@ from typing import Any
 
 from ..metadata.attributes import Attributes, MalformedAttributes, canonical_json
 from ..metadata.events import AddData
+from ..metadata.sources import FetchStepUrl
+from ..multihash import Multihash
 
 BODY_KEY = "odf-node/sourceBody"
 """Hash of the bytes of an address, with the event time that its path gives them, if any."""
+CONTENT_KEY = "odf-node/sourceContent"
+"""The same of what a reader reads of the bytes, if that is not the bytes themselves: packed anew, a
+file has other bytes."""
+ADDRESS_KEY = "odf-node/sourceAddress"
+"""Hash of the address that gave the bytes, as the source writes it: the tag and the time of one
+address say nothing of the file at another."""
 FILES_KEY = "odf-node/sourceFiles"
-"""Hashes of files of a folder by name; empty for a hash that was forgotten."""
+"""Hashes of files of a folder by name, of their content if they are packed; empty for a hash that
+was forgotten."""
 FORGOTTEN_KEY = "odf-node/sourceFilesForgotten"
 """Names were too many for a merged block; files that are older than the block count as taken."""
 FILES_CHARS = 256 << 10
 """Limit of the names and hashes that a merged block keeps."""
-KEYS = (BODY_KEY, FILES_KEY, FORGOTTEN_KEY)
+_OF_BODY = (BODY_KEY, CONTENT_KEY)
+_REPEATED = (*_OF_BODY, ADDRESS_KEY)
+KEYS = (*_REPEATED, FILES_KEY, FORGOTTEN_KEY)
 Marks = Mapping[str, Any]
 
 
@@ -37,12 +48,20 @@ def marks_of(event: AddData | None) -> dict[str, Any]:
 
 def repeated_marks(event: AddData | None) -> dict[str, Any]:
     """Return the marks that a block repeats with the source state of the one before."""
-    return {key: value for key, value in marks_of(event).items() if key == BODY_KEY}
+    return {key: value for key, value in marks_of(event).items() if key in _REPEATED}
 
 
-def body_of(marks: Marks) -> str | None:
-    found = marks.get(BODY_KEY)
-    return found if isinstance(found, str) else None
+def address_mark(fetch: FetchStepUrl) -> str:
+    """Return the mark of an address, with the headers that are sent to it."""
+    headers = [(header.name, header.value) for header in fetch.headers or ()]
+    return str(Multihash.of(canonical_json([fetch.url, headers]).encode()))
+
+
+def is_repeat(marks: Marks, last: Marks) -> bool:
+    """Whether the marks of a body say that it is the one of the last block: its bytes, or what a
+    reader reads of them, now packed and then plain as well."""
+    known = [last[key] for key in _OF_BODY if key in last]
+    return any(marks[key] in known for key in _OF_BODY if key in marks)
 
 
 def files_of(marks: Marks) -> dict[str, str]:

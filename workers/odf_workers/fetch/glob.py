@@ -38,7 +38,7 @@ from odf_protocol.sources.time_patterns import pattern_of
 from odf_storage.datasets.dataset.info import chunks
 
 from .files import allowed_file, copied
-from .values import ETAG, EventTimeNotFound, Fetched, FetchRequest, FetchRules, state
+from .values import ETAG, ContentsOf, EventTimeNotFound, Fetched, FetchRequest, FetchRules, state
 
 DEFAULT_FORMAT = "%Y-%m-%d"
 MAX_FORMAT_CHARS = 100
@@ -194,7 +194,8 @@ def _behind(earlier: Mapping[str, Path], request: FetchRequest) -> tuple[list[st
             if forgotten is None or modified > forgotten:
                 late.append(name)
         elif known.hash and modified > known.at:
-            if _hash_of(str(path), status.st_size, modified.ns) != known.hash:
+            stamp = str(path), status.st_size, modified.ns
+            if known.hash not in (_hash_of(*stamp), _content_of(*stamp, request.contents)):
                 changed.append(name)
         elif not known.hash and status.st_mtime_ns > known.at.ns:
             changed.append(name)
@@ -208,6 +209,12 @@ def _hash_of(path: str, _size: int, _changed: int) -> str:
         return str(Multihash.of_chunks(chunks(Path(path))))
     except OSError:
         return ""
+
+
+@lru_cache(10_000)
+def _content_of(path: str, _size: int, _changed: int, contents: ContentsOf | None) -> str:
+    """Return the hash of what a reader reads of a file; packed anew, it is no other file."""
+    return "" if contents is None else contents.hash_of_file(Path(path))
 
 
 def _warn(request: FetchRequest, late: Sequence[str], changed: Sequence[str]) -> None:

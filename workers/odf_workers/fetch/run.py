@@ -27,7 +27,7 @@ from odf_protocol.metadata.sources import (
     FetchStepUrl,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.sources.source_marks import BODY_KEY
+from odf_protocol.sources.source_marks import ADDRESS_KEY, BODY_KEY, address_mark
 from odf_storage.datasets.dataset.info import chunks
 
 from .container import fetch_container
@@ -194,7 +194,7 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
             scheme=scheme,
         )
     if not isinstance(step.event_time, EventTimeSourceFromPath):
-        return _marked(fetcher(step, url, request), "")
+        return _marked(step, fetcher(step, url, request), "")
     try:
         when = from_path(step.event_time, place)
     except EventTimeNotFound:
@@ -202,15 +202,16 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
             raise
         raise EventTimeNotFound("the path of the source holds no time of the pattern") from None
     found = fetcher(step, url, request)
-    return None if found is None else _marked(replace(found, event_time=when), f"@{when}")
+    return None if found is None else _marked(step, replace(found, event_time=when), f"@{when}")
 
 
-def _marked(found: Fetched | None, time: str) -> Fetched | None:
+def _marked(step: FetchStepUrl, found: Fetched | None, time: str) -> Fetched | None:
     """Note the hash of the bytes, with the time that the path gives them. The state of a table says
     which files it has."""
     if found is None or found.table is not None:
         return found
-    return replace(found, marks={BODY_KEY: f"{Multihash.of_chunks(chunks(found.path))}{time}"})
+    body = f"{Multihash.of_chunks(chunks(found.path))}{time}"
+    return replace(found, marks={BODY_KEY: body, ADDRESS_KEY: address_mark(step)})
 
 
 SCHEMES: dict[str, Callable[[FetchStepUrl, str, FetchRequest], Fetched | None]] = {

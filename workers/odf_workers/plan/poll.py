@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from odf_protocol.chain.state import ChainState
 from odf_protocol.metadata.events import SetPollingSource, SourceState
-from odf_protocol.metadata.sources import FetchStepMqtt
-from odf_protocol.sources.source_marks import body_of, marks_of
+from odf_protocol.metadata.sources import FetchStep, FetchStepMqtt, FetchStepUrl
+from odf_protocol.sources.source_marks import ADDRESS_KEY, address_mark, marks_of
 
 SOURCE_NAME = "default"
 """Source name in states of the polling source."""
@@ -19,8 +21,8 @@ class PollPlan:
 
     source: SetPollingSource
     state: SourceState | None
-    body: str | None = None
-    """Mark of the bytes that were taken last (`odf_protocol/sources/source_rules.py`)."""
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    """What the last block notes of its bytes (`odf_protocol/sources/source_marks.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,4 +53,14 @@ def plan_poll(state: ChainState, *, fetch_uncacheable: bool = False) -> PollPlan
     remembers = last is not None or isinstance(source.fetch, FetchStepMqtt)
     if state.last_offset is not None and not remembers and not fetch_uncacheable:
         return NothingToPoll(uncacheable=True)
-    return PollPlan(source=source, state=last, body=body_of(marks_of(state.last_add_data)))
+    marks = marks_of(state.last_add_data)
+    if is_elsewhere(source.fetch, marks):
+        last = None
+    return PollPlan(source=source, state=last, marks=marks)
+
+
+def is_elsewhere(fetch: FetchStep, marks: Mapping[str, Any]) -> bool:
+    """Whether the last bytes came from another address than that of the source today: its tag and
+    time are no conditions for this one. Equal bytes are still a repeat."""
+    noted = marks.get(ADDRESS_KEY)
+    return isinstance(fetch, FetchStepUrl) and noted not in (None, address_mark(fetch))

@@ -151,8 +151,10 @@ class _Bounded:
         return data
 
 
-def unzip(content: Content, sub_path: str | None, limits: PrepareLimits) -> Iterator[bytes]:
-    """Yield the bytes of one entry.
+def unzip(
+    content: Content, sub_path: str | None, limits: PrepareLimits, told: list[str] | None = None
+) -> Iterator[bytes]:
+    """Yield the bytes of one entry. `told` receives a warning if others may be meant.
 
     Raises:
         MalformedArchive: the file is not zip, damaged, encrypted, or packed in an unsupported way.
@@ -161,7 +163,7 @@ def unzip(content: Content, sub_path: str | None, limits: PrepareLimits) -> Iter
     """
     with opened(content) as stream:
         archive = _opened(stream, limits)
-        entry = _entry(archive, sub_path)
+        entry = _entry(archive, sub_path, told)
         yield from within(_content(archive, entry), limits, read=[entry.compress_size])
 
 
@@ -189,7 +191,9 @@ def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
     return archive
 
 
-def _entry(archive: zipfile.ZipFile, sub_path: str | None) -> zipfile.ZipInfo:
+def _entry(
+    archive: zipfile.ZipFile, sub_path: str | None, told: list[str] | None
+) -> zipfile.ZipInfo:
     files = entries_of(archive)
     if sub_path is not None:
         exact = [entry for entry in files if entry.filename == sub_path]
@@ -197,6 +201,12 @@ def _entry(archive: zipfile.ZipFile, sub_path: str | None) -> zipfile.ZipInfo:
     if not files:
         what = "is empty" if sub_path is None else f"has no entry {sub_path!r}"
         raise BadInput("EntryNotFound", f"the archive {what}", sub_path=sub_path)
+    if told is not None and len(files) > 1:
+        meant = "" if sub_path is None else f" of the name {sub_path!r}"
+        told.append(
+            f"the archive holds {len(files)} files{meant}, and {files[0].filename!r} alone, the "
+            "first, is read: subPath can name another one"
+        )
     return files[0]
 
 
@@ -218,10 +228,16 @@ def check_steps(steps: Iterable[PrepStep], limits: PrepareLimits) -> None:
             check_allowed(step.command, limits)
 
 
-def prepare(steps: Iterable[PrepStep], source: Path, folder: Path, limits: PrepareLimits) -> Path:
+def prepare(
+    steps: Iterable[PrepStep],
+    source: Path,
+    folder: Path,
+    limits: PrepareLimits,
+    told: list[str] | None = None,
+) -> Path:
     """Run the steps, and return the file to read: `source` itself if there are no steps.
 
-    `folder` receives temporary files and the result.
+    `folder` receives temporary files and the result, `told` warnings for the publisher.
 
     Raises:
         MalformedArchive, EntryNotFound: a file is not what the steps declare.
@@ -236,7 +252,7 @@ def prepare(steps: Iterable[PrepStep], source: Path, folder: Path, limits: Prepa
             continue
         if chain is not None:
             ready = _spooled(chain, folder / f"step-{at}", limits)
-        chain = BY_FILE[type(step)](step, ready, limits)
+        chain = BY_FILE[type(step)](step, ready, limits, told)
     return ready if chain is None else _spooled(chain, folder / "prepared", limits)
 
 
@@ -244,15 +260,19 @@ def _is_stream(step: PrepStep) -> bool:
     return isinstance(step, PrepStepDecompress) and step.format is CompressionFormat.Gzip
 
 
-def _unzip(step: PrepStepDecompress, source: Path, limits: PrepareLimits) -> Iterator[bytes]:
-    return unzip(source, step.sub_path, limits)
+def _unzip(
+    step: PrepStepDecompress, source: Path, limits: PrepareLimits, told: list[str] | None
+) -> Iterator[bytes]:
+    return unzip(source, step.sub_path, limits, told)
 
 
-def _pipe(step: PrepStepPipe, source: Path, limits: PrepareLimits) -> Iterator[bytes]:
+def _pipe(
+    step: PrepStepPipe, source: Path, limits: PrepareLimits, _: list[str] | None
+) -> Iterator[bytes]:
     return pipe(source, step.command, limits)
 
 
-BY_FILE: dict[type, Callable[[Any, Path, PrepareLimits], Iterator[bytes]]] = {
+BY_FILE: dict[type, Callable[[Any, Path, PrepareLimits, list[str] | None], Iterator[bytes]]] = {
     PrepStepDecompress: _unzip,
     PrepStepPipe: _pipe,
 }

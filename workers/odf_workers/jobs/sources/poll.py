@@ -27,7 +27,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, HashedBlock, SetPollingSource
 from odf_protocol.metadata.sources import FetchStep, FetchStepFilesGlob
 from odf_protocol.multihash import Multihash
-from odf_protocol.sources.source_marks import FILES_KEY, body_of, files_of, marks_of
+from odf_protocol.sources.source_marks import FILES_KEY, files_of, is_repeat, marks_of
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import RowsReceipt, facts_of_slices
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
@@ -43,11 +43,12 @@ from ...fetch.values import Fetched, FetchRequest, FetchRules
 from ...plan.ingest import plan_source
 from ...plan.poll import NothingToPoll, PollPlan, plan_poll
 from ...prepare.run import check_steps
-from ...prepare.run import prepare as prepare_steps
 from ...readers.formats.plain import naming
+from ...readers.formats.plain_text import Plain
 from ..ingest.outcome import Extras
 from ..ingest.run import commit, prepare_post, write_post
 from ..work.context import WorkerContext
+from .contents import Contents, marks_with_content
 
 MAX_WARNINGS = 100
 """Limit of different warnings in the receipt of a poll."""
@@ -139,7 +140,12 @@ class _Fetches:
     made: int = field(default=0)
 
     def of(
-        self, plan: PollPlan, rules: FetchRules, now: Instant, taken: FilesTaken
+        self,
+        plan: PollPlan,
+        rules: FetchRules,
+        now: Instant,
+        taken: FilesTaken,
+        contents: Contents,
     ) -> Fetched | None:
         if plan != self.plan:
             self.made += 1
@@ -154,6 +160,7 @@ class _Fetches:
                 rules=rules,
                 source=plan.source,
                 taken=taken,
+                contents=contents,
                 late_files=self.late_files,
                 again=self.again,
             )
@@ -238,36 +245,47 @@ def _attempt(
     taken = FilesTaken()
     if isinstance(source.fetch, FetchStepFilesGlob) and state.head is not None:
         taken = context.polls.files.of(dataset, state.head)
-    found = fetches.of(plan, context.polls.fetch, now, taken)
-    body = None if found is None else body_of(found.marks)
-    if found is None or (body is not None and body == plan.body):
+    contents = Contents(
+        source=source,
+        preparation=context.polls.preparation,
+        limits=context.ingest.limits,
+        scratch=fetches.folder,
+    )
+    found = fetches.of(plan, context.polls.fetch, now, taken, contents)
+    if found is None or is_repeat(found.marks, plan.marks):
         return up_to_date(state.head, warnings=fetches.warnings), None
-    ingest = plan_source(
-        state,
-        source,
-        read=source.read,
-        now=now,
-        source_event_time=_event_time(payload, source.fetch, found),
-        ahead_s=context.ingest.watermark_ahead_s,
-    )
+    told = [*fetches.warnings, *found.warnings]
     limit = payload.max_vanish_percent
-    extras = Extras(
-        source_state=found.state,
-        marks=found.marks,
-        max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
-    )
-    steps, rules = source.prepare or (), context.polls.preparation
     with tempfile.TemporaryDirectory(prefix="attempt-", dir=fetches.folder) as folder:
         scratch = Path(folder)
         with _naming_file(found):
-            path = prepare_steps(steps, found.path, scratch, rules)
-            post = prepare_post(dataset, ingest, path, context, scratch, extras, found.table)
+            plain, marks = Plain(found.path, source.read), found.marks
+            if found.table is None:
+                plain = contents.plain(found.path, scratch, told)
+                marks = marks_with_content(found, plain, contents)
+            if is_repeat(marks, plan.marks):
+                return up_to_date(state.head, warnings=told), None
+            ingest = plan_source(
+                state,
+                source,
+                read=plain.step,
+                now=now,
+                source_event_time=_event_time(payload, source.fetch, found),
+                ahead_s=context.ingest.watermark_ahead_s,
+            )
+            extras = Extras(
+                source_state=found.state,
+                marks=marks,
+                max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
+            )
+            read = plain.content
+            post = prepare_post(dataset, ingest, read, context, scratch, extras, found.table)
             batch = write_post(dataset, state, post, context, scratch)
         commit(dataset, batch, context)
-    context.polls.files.add(dataset.id, found.marks.get(FILES_KEY, {}), now)
+    context.polls.files.add(dataset.id, marks.get(FILES_KEY, {}), now)
     receipt = batch.receipts[0]
     facts = {name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__}
-    facts["warnings"] = (*fetches.warnings, *found.warnings, *receipt.warnings)
+    facts["warnings"] = tuple(dict.fromkeys((*told, *plain.warnings, *receipt.warnings)))
     done = PollReceipt(**facts, ran=receipt.ran, fetches=1, has_more=found.has_more)
     return done, None if found.name is None else Path(found.name).name
 

@@ -124,15 +124,40 @@ def _shape_name(content: Content, sub_path: str | None, limits: Limits) -> str:
     return names[0]
 
 
-def _unpacked(content: Content, shape: str, folder: Path, limits: Limits) -> Path:
-    """Unpack the members of the shapefile as `shapes.*` into the folder, whatever their case."""
+_DAY = slice(1, 4)
+"""Place of the day on which a table was written, in its head."""
+
+
+def members_of(content: Content, step: ReadStepEsriShapefile, limits: Limits) -> Iterator[bytes]:
+    """Yield the members of a shapefile that are read, in the order of their kinds, for a hash: the
+    day on which the table was written is zeros. Raises as `read_shapefile`."""
+    shape = _shape_name(content, step.sub_path, limits)
     stem = str(PurePosixPath(shape).with_suffix(""))
+    for suffix, name in sorted(_members(content, stem, limits)):
+        yield f"{suffix}\0".encode()
+        is_head = suffix == ".dbf"
+        for chunk in unzip(content, name, limits.archives):
+            if is_head and len(chunk) >= _DAY.stop:
+                chunk = chunk[: _DAY.start] + bytes(_DAY.stop - _DAY.start) + chunk[_DAY.stop :]
+            is_head = False
+            yield chunk
+
+
+def _members(content: Content, stem: str, limits: Limits) -> Iterator[tuple[str, str]]:
+    """Yield the kinds and names of the members, whatever their case."""
     for name in entry_names(content, limits.archives):
         suffix = PurePosixPath(name).suffix
         if name.removesuffix(suffix) == stem and suffix.lower() in _MEMBERS:
-            with (folder / f"shapes{suffix.lower()}").open("wb") as out:
-                for chunk in unzip(content, name, limits.archives):
-                    out.write(chunk)
+            yield suffix.lower(), name
+
+
+def _unpacked(content: Content, shape: str, folder: Path, limits: Limits) -> Path:
+    """Unpack the members of the shapefile as `shapes.*` into the folder."""
+    stem = str(PurePosixPath(shape).with_suffix(""))
+    for suffix, name in _members(content, stem, limits):
+        with (folder / f"shapes{suffix}").open("wb") as out:
+            for chunk in unzip(content, name, limits.archives):
+                out.write(chunk)
     return folder / "shapes"
 
 
