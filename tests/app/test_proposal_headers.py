@@ -279,3 +279,14 @@ def test_rows_times_columns_are_bounded() -> None:
     proposal = proposed(many + "{}\n" * 20_000, "a.ndjson")
     assert proposal.looked_at * 1_999 <= 4_000_000
     assert not proposal.is_whole
+
+
+def test_times_without_a_zone_are_told_once_in_all_formats() -> None:
+    out = io.BytesIO()
+    moments = [datetime(2025, 1, 1, 10), datetime(2025, 1, 1, 11)]
+    pq.write_table(pa.table({"id": [1, 2], "at": moments}), out)
+    texts = "id,at\n1,2025-01-01 10:00\n2,2025-01-01 11:00\n"
+    for proposal in (proposed(out.getvalue(), "a.parquet"), proposed(texts)):
+        told = [note for note in proposal.notes if "without a zone" in note]
+        assert len(told) == 1, proposal.notes
+        assert "taken to be in UTC" in told[0]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
+from odf_protocol.columns.stored_values import NAIVE
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetAlias, Name
 from odf_protocol.instant import Instant
@@ -207,7 +208,7 @@ def _with_columns(
         *draft.notes,
         *empty,
         *_notes(found),
-        *seen.warnings,
+        *_warnings(records, seen),
         *_changes(records, found, seen, rows),
     )
     return (
@@ -265,7 +266,7 @@ def _proved(draft: Proposal, records: Records, rows: pa.Table, now: Instant) -> 
             f"of {rows.num_rows} rows, {seen.stored.num_rows} would be stored: those of one key "
             "take each other's place; choose more columns, or --no-key",
         )
-    return replace(proposal, notes=tuple(dict.fromkeys((*draft.notes, *seen.warnings))))
+    return replace(proposal, notes=tuple(dict.fromkeys((*draft.notes, *_warnings(records, seen)))))
 
 
 def _untyped(draft: Proposal, records: Records, now: Instant) -> pa.Table:
@@ -360,6 +361,12 @@ def _changes(records: Records, found: ProposedColumns, seen: Preview, rows: pa.T
         if one.kind != JSON_TEXT:
             notes += differences(one.name, found.plain(one, given), stored, zoned=zoned)
     return notes
+
+
+def _warnings(records: Records, seen: Preview) -> list[str]:
+    """Return what the reader tells, but for zones of texts, of which `differences` tells more."""
+    told = list(seen.warnings)
+    return [each for each in told if not each.endswith(NAIVE)] if records.names else told
 
 
 def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:

@@ -25,6 +25,8 @@ from pyarrow import types
 
 from .arrow_values import is_list, is_text, storage_type
 
+NAIVE = "times without a zone, which are taken to be in UTC"
+"""What readers tell of a column of such times."""
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """The days 0001-01-01 and 9999-12-31, counted from 1970-01-01."""
 PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}

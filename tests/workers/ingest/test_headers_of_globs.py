@@ -69,7 +69,8 @@ class Folder:
     def write(self, name: str, header: Sequence[str], columns: Sequence[str]) -> None:
         """A file of rows whose values are in the order of `columns`."""
         values = [
-            {"event_time": "2020-01-01", "city": f"city {n}", "n": str(n)} for n in range(ROWS)
+            {"event_time": "2020-01-01T00:00Z", "city": f"city {n}", "n": str(n)}
+            for n in range(ROWS)
         ]
         lines = [",".join(row[each] for each in columns) for row in values]
         (self.path / name).write_text("\n".join([",".join(header), *lines, ""]))

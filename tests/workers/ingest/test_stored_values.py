@@ -376,6 +376,14 @@ LOST = [
     (TWO_DIGITS, "1.234", "more digits after the point than 2"),
     (TWO_DIGITS, "1234e-3", "more digits after the point than 2"),
     ("TIMESTAMP", "2025-01-01T00:00:00.123000Z", None),
+    ("TIMESTAMP", "2025-01-01 10:00:00", "times without a zone, which are taken to be in UTC"),
+    ("TIMESTAMP", "2025-01-01T10:00", "times without a zone"),
+    ("TIMESTAMP", "2025-01-01", "times without a zone"),
+    ("TIMESTAMP", "2025-01-01T10:00:00.123", "times without a zone"),
+    ("TIMESTAMP", "2025-01-01T10:00:00+01:00", None),
+    ("TIMESTAMP", "2025-01-01T10:00:00-0100", None),
+    ("TIMESTAMP", "2025-01-01T10:00:00+01", None),
+    ("TIMESTAMP", "2025-01-01 10:00:00 Europe/Berlin", None),
     ("DATE", "2025-01-01T00:00:00Z", None),
     (TWO_DIGITS, "1.2300", None),
     (TWO_DIGITS, "1234e-2", None),
@@ -411,6 +419,17 @@ def test_what_texts_lose_is_said_in_all_formats(
     for number, (step, body) in enumerate(given, 1):
         found = warnings(stores, bench, body, step, number=number)
         assert [said in one for one in found] == [True] if said else found == []
+
+
+@pytest.mark.parametrize("declares", [True, False])
+@pytest.mark.parametrize(("zone", "said"), [(None, True), ("UTC", False), ("+02:00", False)])
+def test_times_of_parquet_columns_without_a_zone_are_said(
+    stores: Stores, bench: Any, declares: bool, zone: str | None, said: bool
+) -> None:
+    times = pa.array([1_767_225_600_000, None], pa.timestamp("ms", zone))
+    step = ReadStepParquet(ddl_schema=("id BIGINT", "v TIMESTAMP") if declares else None)
+    text = "column `v` has times without a zone, which are taken to be in UTC"
+    assert warnings(stores, bench, parquet(times), step) == ([text] if said else [])
 
 
 def test_an_event_time_that_nobody_declared_is_cut_with_a_warning(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
@@ -38,7 +38,7 @@ from odf_protocol.sources.time_patterns import pattern_of
 from odf_storage.datasets.dataset.info import chunks
 
 from .files import allowed_file, copied
-from .values import ETAG, ContentsOf, EventTimeNotFound, Fetched, FetchRequest, FetchRules, state
+from .values import ETAG, EventTimeNotFound, Fetched, FetchRequest, FetchRules, state
 
 DEFAULT_FORMAT = "%Y-%m-%d"
 MAX_FORMAT_CHARS = 100
@@ -195,7 +195,7 @@ def _behind(earlier: Mapping[str, Path], request: FetchRequest) -> tuple[list[st
                 late.append(name)
         elif known.hash and modified > known.at:
             stamp = str(path), status.st_size, modified.ns
-            if known.hash not in (_hash_of(*stamp), _content_of(*stamp, request.contents)):
+            if known.hash not in (_hash_of(*stamp), _content_of(*stamp, request.content_of)):
                 changed.append(name)
         elif not known.hash and status.st_mtime_ns > known.at.ns:
             changed.append(name)
@@ -212,9 +212,9 @@ def _hash_of(path: str, _size: int, _changed: int) -> str:
 
 
 @lru_cache(10_000)
-def _content_of(path: str, _size: int, _changed: int, contents: ContentsOf | None) -> str:
+def _content_of(path: str, _size: int, _changed: int, content_of: Callable[[Path], str]) -> str:
     """Return the hash of what a reader reads of a file; packed anew, it is no other file."""
-    return "" if contents is None else contents.hash_of_file(Path(path))
+    return content_of(Path(path))
 
 
 def _warn(request: FetchRequest, late: Sequence[str], changed: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -67,16 +67,6 @@ class FetchRules:
     tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
 
 
-class ContentsOf(Protocol):
-    """What a reader reads of files of a source. Equal ones give equal hashes."""
-
-    def hash_of_file(self, path: Path) -> str:
-        """Return the hash of what is read of a file, empty if it cannot be read."""
-        ...
-
-    def __hash__(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
     """One fetch: the present source state, the time of the poll, a folder for the bytes; and the
@@ -89,8 +79,9 @@ class FetchRequest:
     source: SetPollingSource | None = None
     taken: FilesTaken = field(default_factory=FilesTaken)
     """Files of a folder that were taken before."""
-    contents: ContentsOf | None = None
-    """Tells what a reader reads of a file, for files that were packed anew."""
+    content_of: Callable[[Path], str] = lambda _: ""
+    """Returns the hash of what a reader reads of a file, for files that were packed anew. Equal
+    ones give equal hashes."""
     late_files: bool = False
     """Whether files that were never taken are taken although they sort before the last one."""
     again: tuple[str, ...] = ()

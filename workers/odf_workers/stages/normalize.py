@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.columns.column_names import same_but_case
-from odf_protocol.columns.stored_values import first_misfit, may_misfit
+from odf_protocol.columns.stored_values import NAIVE, first_misfit, may_misfit
 from odf_protocol.instant import Instant
 from odf_protocol.sources.source_rules import FINER_UNITS
 
 from ..readers.values.forms import PLAIN, Forms, not_of
-from ..readers.values.recast import FINER, Losses, recast
+from ..readers.values.recast import FINER, Losses, is_naive, recast
 from ..readers.values.rejected import Rejected, halved, shown
 from ..readers.values.text import BadValue, cast_text
 from ..slices.schema import (
@@ -181,6 +181,8 @@ def normalized(
         fields.append(wanted)
         if change is not None or may_misfit(field.type):
             changes[at] = partial(_storable, field.name, change)
+        if is_naive(field.type):
+            remarks[f"column `{name}` has {NAIVE}"] = None
         if pa.types.is_timestamp(field.type) and field.type.unit in FINER_UNITS:
             watched[at] = f"column `{name}` has {FINER.format('milliseconds')}"
     schema = pa.schema(fields)

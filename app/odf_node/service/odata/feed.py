@@ -28,11 +28,12 @@ from odf_storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
 from ..query.background import QueryBody, checked
+from ..query.engine import InvalidQuery
 from ..query.inputs import DatasetPin, QueryInputs
 from ..query.query import Queries
 from ..query.verify import gathered
 from ..read.exact_values import exact_rows, plain_leaf
-from .filters import filter_sql, order_sql
+from .filters import filter_sql, not_in_filter, order_sql
 from .model import KEY, EntityType, Property, entity_type
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 MOST_NUMBER = 2**53
 CONTEXT, COUNT, NEXT = "@odata.context", "@odata.count", "@odata.nextLink"
+_OUT_OF_RANGE = "a number or a time in it is out of the range of what it is compared with"
 _TOKEN = re.compile(r"(f[0-9a-f]{8,200})~([0-9]{1,16})~([0-9]{0,19})", re.ASCII)
 KNOWN = ("filter", "select", "orderby", "top", "skip", "count", "skiptoken", "format")
 
@@ -226,7 +228,12 @@ class Feeds:
         )
         most = max(self.queries.settings.query_max_rows, part[1])
         wanted = checked(body, form=Form.ARROW, max_rows=most)
-        _, data, _ = await gathered(self.queries, caller.actor, caller.share, wanted)
+        try:
+            _, data, _ = await gathered(self.queries, caller.actor, caller.share, wanted)
+        except InvalidQuery:
+            if not where:
+                raise
+            raise not_in_filter(_OUT_OF_RANGE) from None
         with pa.ipc.open_stream(data) as stream:
             return stream.read_all()
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from odf_protocol.errors import BadInput
 from odf_protocol.sql_text import quoted_name, quoted_text
 
+from ..query.literals import clock_sql, day_sql, moment_sql
 from .model import Property
 
 MOST_WORDS = 500
@@ -52,6 +53,8 @@ class TypedSql(NamedTuple):
     sql: str
     type: str
     is_literal: bool = False
+    far: int = 0
+    """As that of a `MomentSql`."""
 
 
 def not_in_filter(why: str) -> BadInput:
@@ -201,6 +204,7 @@ class _Reader:
         for kind, value in zip(kinds, given, strict=True):
             if value.type not in (*kind.split(), "null"):
                 raise not_in_filter(f"{word.text} does not take {value.type}")
+        result = given[0].type if result == _SAME else result
         return TypedSql(template.format(*(value.sql for value in given)), result)
 
     def take(self) -> FilterWord:
@@ -247,13 +251,17 @@ def _literal(word: FilterWord) -> TypedSql:
         case "number":
             kind = "Edm.Decimal" if re.fullmatch(r"-?[\d.]+", word.text) else "Edm.Double"
             return TypedSql(word.text, kind, is_literal=True)
-        case "moment":
-            sql = f"arrow_cast({quoted_text(word.text)}, 'Timestamp(ns, \"UTC\")')"
-            return TypedSql(sql, "Edm.DateTimeOffset")
-        case "date":
-            return TypedSql(f"CAST({quoted_text(word.text)} AS DATE)", "Edm.Date")
-        case "time":
-            return TypedSql(f"CAST({quoted_text(word.text)} AS TIME)", "Edm.TimeOfDay")
+    try:
+        match word.kind:
+            case "moment":
+                moment = moment_sql(word.text)
+                return TypedSql(moment.sql, "Edm.DateTimeOffset", far=moment.far)
+            case "date":
+                return TypedSql(day_sql(word.text), "Edm.Date")
+            case "time":
+                return TypedSql(clock_sql(word.text), "Edm.TimeOfDay")
+    except ValueError as bad:
+        raise not_in_filter(str(bad)) from None
     raise not_in_filter(f"{word.text[:30]!r} at character {word.at + 1} has no meaning")
 
 
@@ -286,6 +294,8 @@ def _equal(left: TypedSql, right: TypedSql) -> str:
         if one.type == "null":
             return f"({other.sql} IS NULL)"
     first, second = _sides(left, right)
+    if left.far or right.far:
+        return f"coalesce({first} = {second}, FALSE)"
     return f"({first} IS NOT DISTINCT FROM {second})"
 
 
@@ -297,7 +307,9 @@ def _ordered(left: TypedSql, word: str, right: TypedSql) -> str:
     told = f"{one} {_COMPARE[word]} {other}"
     floats = [sql for value, sql in ((left, one), (right, other)) if value.type in _FLOATS]
     told += "".join(f" AND NOT isnan({sql})" for sql in floats)
-    return f"coalesce({told}, FALSE)"
+    is_met = (right.far - left.far) * (1 if word in ("lt", "le") else -1) > 0
+    nearer = one if right.far else other
+    return f"coalesce({told}, {f'{nearer} IS NOT NULL' if is_met else 'FALSE'})"
 
 
 def _condition(value: TypedSql) -> str:
@@ -306,6 +318,7 @@ def _condition(value: TypedSql) -> str:
     return value.sql if value.type == "Edm.Boolean" else "CAST(NULL AS BOOLEAN)"
 
 
+_SAME = "the type of the argument"
 _TEXT, _BOOL, _INT = "Edm.String", "Edm.Boolean", "Edm.Int32"
 _DAYS, _CLOCKS = "Edm.Date Edm.DateTimeOffset", "Edm.TimeOfDay Edm.DateTimeOffset"
 _REAL = "Edm.Decimal Edm.Double Edm.Single"
@@ -326,8 +339,8 @@ _FUNCTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "toupper": ((_TEXT,), _TEXT, "upper({0})"),
     "trim": ((_TEXT,), _TEXT, "trim({0})"),
     "concat": ((_TEXT, _TEXT), _TEXT, "({0} || {1})"),
-    "floor": ((_REAL,), "Edm.Double", "floor({0})"),
-    "ceiling": ((_REAL,), "Edm.Double", "ceil({0})"),
+    "floor": ((_REAL,), _SAME, "floor({0})"),
+    "ceiling": ((_REAL,), _SAME, "ceil({0})"),
     **dict(_parts()),
 }
 """Types of the arguments, type of the result, and SQL, by name."""

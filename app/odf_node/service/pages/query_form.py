@@ -22,7 +22,7 @@ from ..query.background import IN_JSON, QueryBody, checked
 from ..query.verify import RowsAlone
 from .block_view import Visit
 from .cells import kinds_of
-from .viewer import SQL_TYPES, asked_rows, plain_table
+from .viewer import VALUES, asked_rows, plain_table
 
 if TYPE_CHECKING:
     from .pictures import Figure
@@ -111,7 +111,7 @@ def _column(table: str, name: str, kind: str) -> dict[str, str | None]:
     return {
         "name": quoted_name(name),
         "kind": kind,
-        "link": _address(_counting(table, name)) if kind in SQL_TYPES else None,
+        "link": _address(_counting(table, name)) if kind in VALUES else None,
     }
 
 

@@ -7,7 +7,7 @@ columns of the system are behind a switch. The engine of queries sorts and filte
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -23,6 +23,8 @@ from odf_storage.datasets.query.messages import Form
 
 from ..auth.actors import Actor
 from ..query.background import QueryBody, checked
+from ..query.engine import InvalidQuery
+from ..query.literals import bool_sql, day_sql, exact_sql, float_sql, moment_sql
 from ..query.query import Queries, QueryRows
 from ..query.verify import gathered
 from .block_view import Visit
@@ -36,17 +38,18 @@ SEARCHED = 50
 """Limit of the columns of texts that a search without a column looks into."""
 DIGITS = 6
 """Most digits of a float, and of its fraction, in a cell; the title of the cell has all."""
-SQL_TYPES = {
-    **dict.fromkeys(("Int8", "Int16", "Int32", "Int64"), "bigint"),
-    **dict.fromkeys(("UInt8", "UInt16", "UInt32", "UInt64"), "bigint unsigned"),
-    **dict.fromkeys(("Float16", "Float32", "Float64"), "double"),
-    "Decimal": "decimal(38, 10)",
-    "Timestamp": "timestamp",
-    "Date": "date",
-    "String": "varchar",
-    "Bool": "boolean",
+VALUES: dict[str, Callable[[str], str]] = {
+    **dict.fromkeys(("Int8", "Int16", "Int32", "Int64"), exact_sql),
+    **dict.fromkeys(("UInt8", "UInt16", "UInt32", "UInt64"), exact_sql),
+    **dict.fromkeys(("Float16", "Float32", "Float64"), float_sql),
+    "Decimal": exact_sql,
+    "Timestamp": lambda text: moment_sql(text).sql,
+    "Date": day_sql,
+    "String": quoted_text,
+    "Bool": bool_sql,
 }
-"""Types of values that are compared with those of a column, by the kind of its type."""
+"""Writes values that are compared with those of a column in SQL, by the kind of its type."""
+OUT_OF_RANGE = "the value is out of the range of what it is compared with"
 FLOATS = frozenset(kind for kind in NUMBERS if kind.startswith("Float"))
 CONDITIONS = {
     "has": ("contains", "strpos(lower(cast({column} as varchar)), lower({text})) > 0"),
@@ -58,6 +61,13 @@ CONDITIONS = {
     "there": ("is not null", "{column} is not null"),
 }
 """Words and SQL of the conditions, by the names that they have in addresses."""
+_FAR = {
+    "is": "coalesce({column} = {value}, false)",
+    "not": "coalesce({column} <> {value}, true)",
+    "from": "coalesce({column} >= {value}, {column} is not null and {is_met})",
+    "to": "coalesce({column} <= {value}, {column} is not null and {is_met})",
+}
+"""The conditions for a time that a column of nanoseconds does not reach."""
 OPERATIONS = ("added", "retracted", "corrected from", "corrected to")
 """Words for operation types, by their numbers."""
 ALONE = frozenset({"null", "there"})
@@ -178,9 +188,18 @@ class ViewerWish:
             names = [name for name, kind in kinds.items() if kind == "String"][:SEARCHED]
             found = [template.format(column=quoted_name(name), text=text) for name in names]
             return " or ".join(found) or "false"
-        kind = SQL_TYPES.get(kinds[self.column], "varchar")
-        value = f"cast({text} as {kind})"
-        return template.format(column=quoted_name(self.column), text=text, value=value)
+        column, kind, far = quoted_name(self.column), kinds[self.column], 0
+        value = given = self.value if kind == "String" else self.value.strip()
+        try:
+            if "{value}" in template:
+                value = VALUES.get(kind, quoted_text)(given)
+                far = moment_sql(given).far if kind == "Timestamp" else 0
+        except ValueError as bad:
+            raise BadInput("MalformedFilter", f"column {self.column[:50]!r}: {bad}") from None
+        if far:
+            template = _FAR[self.how]
+        is_met = (far > 0) == (self.how == "to")
+        return template.format(column=column, text=text, value=value, is_met=is_met)
 
 
 def number_cells(values: Sequence[Any]) -> list[CellText]:
@@ -253,7 +272,7 @@ def rows_table(
             said=said.get(name, UNSAID),
             is_number=kinds.get(name) in NUMBERS and name != operation,
             is_offset=name == offset,
-            link=_sorting(wanted, view, name) if kinds.get(name) in SQL_TYPES else None,
+            link=_sorting(wanted, view, name) if kinds.get(name) in VALUES else None,
             sorted=("descending" if wanted.is_down else "ascending")
             if wanted.sort == name
             else None,
@@ -350,7 +369,7 @@ def _page(visit: Visit, asked: str, *, view: str) -> dict[str, Any]:
         "records": visit.state.num_records,
         "skipped": int(asked),
         "wanted": wanted,
-        "names": [name for name, kind in kinds.items() if kind in SQL_TYPES],
+        "names": [name for name, kind in kinds.items() if kind in VALUES],
         "conditions": {name: words for name, (words, _) in CONDITIONS.items()},
         "system_link": wanted.address(view, int(asked), has_system=not wanted.has_system),
         "plain_link": wanted.address(view, value="", how="has", column="", sort="", is_down=False),
@@ -388,15 +407,17 @@ def _queried(visit: Visit, skip: int, wanted: ViewerWish, view: str) -> dict[str
     """Return the rows that the engine of queries finds; what is wrong is told on the page."""
     table = f"{visit.alias}@changelog" if view == "changelog" else visit.alias
     schema = visit.state.data_schema
-    text = wanted.sql(table, kinds_of(schema), visit.state.vocab.offset_column)
     values: list[list[Any]] = []
     names: list[str] = []
-    problem = None
+    text, problem = "", None
     try:
+        text = wanted.sql(table, kinds_of(schema), visit.state.vocab.offset_column)
         values, rows = asked_rows(
             visit.views.queries, visit.actor, visit.caller, text, skip=skip, limit=ROWS + 1
         )
         names = [field.name for field in rows.schema.fields]
+    except InvalidQuery as error:
+        problem = OUT_OF_RANGE if wanted.is_filtered else error.message
     except NodeError as error:
         problem = error.message
     cut = {name: [row[at] for row in values[:ROWS]] for at, name in enumerate(names)}

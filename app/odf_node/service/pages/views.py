@@ -225,7 +225,7 @@ def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
         "may_publish": views.access.may_make_datasets(actor),
         "is_admin": actor.account is not None and actor.account.is_admin,
         "shows_all": views.access.everything_is_read,
-        "path": path,
+        "here": path,
         "root": root_of(views),
     }
 

@@ -52,7 +52,7 @@ class Contents:
         with opened(plain.content) as stream:
             return str(Multihash.of_chunks(iter(partial(stream.read, CHUNK_BYTES), b"")))
 
-    def hash_of_file(self, path: Path) -> str:
+    def __call__(self, path: Path) -> str:
         """Return the hash of what is read of a file, empty if it cannot be read."""
         with tempfile.TemporaryDirectory(prefix="content-", dir=self.scratch) as folder:
             try:

@@ -160,7 +160,7 @@ class _Fetches:
                 rules=rules,
                 source=plan.source,
                 taken=taken,
-                contents=contents,
+                content_of=contents,
                 late_files=self.late_files,
                 again=self.again,
             )

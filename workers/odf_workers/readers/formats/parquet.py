@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odf_protocol.columns.scalar_text import scalar_text
-from odf_protocol.columns.stored_values import first_misfit
+from odf_protocol.columns.stored_values import NAIVE, first_misfit
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepParquet
 
@@ -21,7 +21,7 @@ from ...slices.schema import BadInputSchema, BadRow, Frame, Limits, check_names
 from ..values.features import Known, is_wgs84, not_wgs84
 from ..values.forms import not_of
 from ..values.json_scan import not_stored
-from ..values.recast import can_recast, loss, recast
+from ..values.recast import can_recast, is_naive, loss, recast
 from ..values.rejected import Rejected, shown, sifted
 from ..values.text import BadValue
 from .parquet_bounds import (
@@ -86,6 +86,8 @@ def read_parquet(
                 f"column `{field.name}` is {found} in the file, which cannot become {field.type}",
                 column=field.name,
             )
+        if is_naive(found) and pa.types.is_timestamp(field.type) and field.type.tz:
+            warnings.append(f"column `{field.name}` has {NAIVE}")
     warnings += _of_geometries(plain)
     conversion = _Conversion(columns, stored, wanted, warnings)
     return Frame(wanted, conversion.batches(unpacked, rejected, before), warnings)

@@ -150,6 +150,8 @@ def _meaning(
         return pa.string(), _as_text
     if logical == "interval" or converted == "interval":
         return pa.string(), _interval_text
+    if leaf is not None and leaf.physical_type == "INT96" and types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, "UTC"), None  # an instant, though no zone is written
     return kind, None
 
 

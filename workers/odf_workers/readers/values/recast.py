@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from odf_protocol.columns.float_texts import SAFE_DIGITS, keeps
+from odf_protocol.columns.stored_values import NAIVE
 from odf_storage.datasets.read.records import values
 
 from .text import (
@@ -46,6 +47,8 @@ _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nan
 _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _TIME_OF_DAY = r"^[0-9-]+[Tt ].*[1-9]"
 _DOUBLE = 64
+_SIGNS = (len("+01"), len("+0100"), len("+01:00"))
+"""Places of the sign of an offset, from the end of a time."""
 _DAY_CHARS = len("2025-01-31")
 _SMALL = np.uint8(ord("a") ^ ord("A"))
 
@@ -56,16 +59,20 @@ class Losses:
     def __init__(self, tell: Callable[[str], object] = lambda _: None) -> None:
         self._tell = tell
         self._told: set[str] = set()
+        self._naive: set[str] = set()
 
     def met(self, column: str, texts: pa.Array, wanted: pa.DataType) -> None:
         """Note texts that have become values of the type."""
         if column not in self._told and may_lose(wanted) and (said := lost(texts, wanted)):
             self._told.add(column)
             self._tell(f"column `{column}` has {said}")
+        if types.is_timestamp(wanted) and column not in self._naive and _has_naive(texts):
+            self._naive.add(column)
+            self._tell(f"column `{column}` has {NAIVE}")
 
     def met_one(self, column: str, text: str, wanted: pa.DataType) -> None:
         """Note one text that has become a value of a type that may lose something."""
-        if column not in self._told:
+        if column not in self._told or column not in self._naive:
             self.met(column, pa.array([text]), wanted)
 
     def met_float(self, column: str, text: str, value: float, wanted: pa.DataType) -> None:
@@ -162,6 +169,20 @@ def _has_fraction(texts: pa.Array, digits: int) -> bool:
     return bool((behind > digits).any()) and _any(texts, rf"[.,][0-9]{{{digits}}}[0-9]*[1-9]")
 
 
+def _has_naive(texts: pa.Array) -> bool:
+    """Whether a time names no zone: it ends in a digit, and has no sign where an offset has one."""
+    starts, content = texts_content(texts)
+    sizes, ends = np.diff(starts), starts[1:] - starts[0]
+    ends = ends[sizes > 0]
+    last = content[ends - 1]
+    naive = (last >= ord("0")) & (last <= ord("9"))
+    long = sizes[sizes > 0] > _DAY_CHARS
+    for back in _SIGNS:
+        sign = content[np.maximum(ends - back, 0)]
+        naive &= ~(long & ((sign == ord("+")) | (sign == ord("-"))))
+    return bool(naive.any())
+
+
 def _any(texts: pa.Array, pattern: str) -> bool:
     return pc.any(pc.match_substring_regex(texts, pattern)).as_py() is True
 
@@ -202,11 +223,19 @@ def can_recast(found: pa.DataType, wanted: pa.DataType) -> bool:
     return True
 
 
+def is_naive(kind: pa.DataType) -> bool:
+    """Whether values of the type are times without a zone."""
+    return bool(types.is_timestamp(kind)) and kind.tz is None
+
+
 def loss(column: pa.Array, made: pa.Array) -> str | None:
     """Return what a conversion has lost, as a sentence; None for nothing. Nested values are not
     compared."""
     if _is_text(column.type):
-        return lost(pc.cast(column, pa.string()), made.type) if may_lose(made.type) else None
+        texts = pc.cast(column, pa.string())
+        said = [lost(texts, made.type) if may_lose(made.type) else None]
+        said.append(NAIVE if types.is_timestamp(made.type) and _has_naive(texts) else None)
+        return ", and ".join(each for each in said if each) or None
     for from_type, to_type, is_lossy, sentence in _LOSSES:
         if from_type(column.type) and to_type(made.type):
             return sentence.format(made.type) if is_lossy(column, made) else None
