@@ -7,6 +7,7 @@ from refusals import refusing
 from service import serving, ten_rows
 
 from odf_node.service.settings import load_settings
+from odf_node.service.trust.log import LogKeeper
 from odf_storage.stores.ports.values import Visibility
 
 CONTROL, ORIGIN = "cache-control", "access-control-allow-origin"
@@ -48,6 +49,21 @@ def test_only_an_open_node_lets_shared_caches_keep_what_it_answers(tmp_path, is_
     kept = [one.headers[CONTROL] for one in answers if CONTROL in one.headers]
     assert any("immutable" in one for one in kept)
     assert any(one.startswith("public") for one in kept) is is_open
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_log_of_a_closed_node_is_for_its_accounts_and_their_caches(
+    tmp_path, monkeypatch, is_open
+):
+    monkeypatch.setattr(LogKeeper, "file", lambda self, tile: b"hashes")
+    with serving(tmp_path, tenancy="single", allow_anonymous=is_open) as service:
+        service.keep(ten_rows(), "kamu/foo", Visibility.PUBLIC)
+        with service.http() as stranger, service.http(service.token()) as client:
+            paths = ("/log/checkpoint", "/log/tile/0/000", "/log/tile/entries/000")
+            got = {stranger.get(path).status_code for path in paths}
+            kept = client.get("/log/tile/0/000").headers[CONTROL]
+    assert got <= ({200, 404} if is_open else {401})
+    assert kept.startswith("public" if is_open else "private")
 
 
 def test_where_everybody_reads_private_rows_no_page_of_another_site_does(tmp_path):

@@ -22,7 +22,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..http.addresses import DATASET, DatasetPath, Route, path_of
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import wired
+from ..http.deps import SettingsDep, wired
 from ..http.parameters import refuse_unknown
 from ..objects.objects import AtHand
 from ..transfer.routes import in_front
@@ -32,7 +32,7 @@ from .witness import Witness
 LOG_REST_S = 0.9
 """Rest between two checkpoints while heads move: one signature and one sync for many moves."""
 NEVER_CACHED = {"cache-control": "no-store"}
-FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
+FOR_EVER = "max-age=31536000, immutable"
 WITNESS_PATH = "log/witness"
 """Where witnesses are asked, below the address of a node."""
 WITNESS_BODY_BYTES = 64 * 1024
@@ -50,10 +50,12 @@ def checkpoint(log: LogDep) -> Response:
 
 
 @router.get("/tile/{path:path}", summary="Hashes or entries of the log of heads")
-def tile(path: str, log: LogDep) -> Response:
-    """Return up to 256 hashes of a level, or entries (C2SP tlog-tiles). They never change."""
+def tile(path: str, log: LogDep, settings: SettingsDep) -> Response:
+    """Return up to 256 hashes of a level, or entries (C2SP tlog-tiles). They never change. Shared
+    caches keep those of a node that everybody may ask."""
     asked = Tile.parse(path)
-    headers = FOR_EVER if asked.width == WIDTH else {}
+    kept = f"{'public' if settings.allow_anonymous else 'private'}, {FOR_EVER}"
+    headers = {"cache-control": kept} if asked.width == WIDTH else {}
     return Response(log.file(asked), media_type="application/octet-stream", headers=headers)
 
 
