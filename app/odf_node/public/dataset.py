@@ -349,7 +349,7 @@ def open_dataset(
     Args:
         where: `http(s)://…`, `odf+http(s)://…`, `s3://…`, a folder, or the name of a repository
             (see `odf-node repo`) and of a dataset in it.
-        token: for a private dataset; default: the repository's, or `ODF_NODE_TOKEN`.
+        token: for a private dataset; default: the repository's, `ODF_NODE_TOKEN`, or a login's.
         at: read the dataset as of this block (its hash) or this system time.
         verify: for a dataset on a node, fetch chain and slices and hash them before rows are
             returned; otherwise the node reads, and sends only the requested rows. Folders and
