@@ -62,6 +62,39 @@ def test_short_answers_bytes_ranges_and_tagged_answers_are_sent_as_they_are(node
         assert "content-encoding" not in answer.headers, path
 
 
+def every_path(node) -> list[str]:
+    """All addresses that the contract reads by GET without parameters, and those of pages."""
+    contract = httpx.get(f"{node.url}/openapi.json", timeout=60).json()["paths"]
+    read = [path for path, ways in contract.items() if "get" in ways]
+    whole = [path.replace("{dataset}", "city") for path in read if "{account}" not in path]
+    return [path for path in whole if "{" not in path and "events" not in path]
+
+
+def test_on_every_route_only_whole_texts_without_a_strong_tag_are_compressed(node):
+    pages = ["/?view=cards", "/city?columns=", "/city?rows=0", "/city?history=", "/v/login"]
+    files = ["/v/card/city", "/v/icon", "/v/dataset.js", "/v/dataset.css", "/docs/manual"]
+    paths = [*every_path(node), *pages, *files]
+    assert len(paths) > 40
+    packed = 0
+    for path in paths:
+        plain, text = got(node, path)
+        answer, sent = got(node, path, **GZIP)
+        assert answer.status_code == plain.status_code, path
+        kind = plain.headers.get("content-type", "")
+        is_packed = answer.headers.get("content-encoding") == "gzip"
+        varies = "Accept-Encoding" in answer.headers.get_list("vary", split_commas=True)
+        assert is_packed <= varies, path
+        if not is_packed:
+            continue
+        packed += 1
+        assert answer.status_code == 200, path
+        assert not any(word in kind for word in ("parquet", "png", "arrow", "octet")), path
+        assert answer.headers.get("etag", "W/").startswith("W/"), path
+        assert not {"content-range", "content-length", "content-digest"} & set(answer.headers), path
+        assert gzip.decompress(sent)[:20] == text[:20], path  # some tell the time further on
+    assert packed > 10
+
+
 def test_a_browser_with_a_cookie_gets_no_compressed_page(node):
     answer, _ = got(node, "/", cookie="a=b", **GZIP)
     assert "content-encoding" not in answer.headers
