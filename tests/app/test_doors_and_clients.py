@@ -290,6 +290,10 @@ ELSEWHERE = {
         "tests/e2e/test_spark_source.py",
         "test_a_thousand_slices_and_rows_taken_back_are_read",
     ),
+    ("`odf-node` of npm", "`.rows()`"): (
+        "tests/app/test_typescript.py",
+        "test_a_thousand_slices_and_rows_taken_back_are_read_and_verified",
+    ),
     ("mlcroissant", "Croissant"): (
         "tests/app/test_doors_and_clients.py",
         "test_mlcroissant_reads_what_its_types_hold",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import javascripts
 import pyarrow as pa
 import pytest
 from iceberg_clients import load_extensions
@@ -85,6 +87,28 @@ def test_the_commands_of_a_shell(lines, node, tool, tmp_path):
     assert "c9" in done.stdout
 
 
+@pytest.mark.skipif(javascripts.NODE is None, reason=javascripts.NO_NODE)
+def test_the_lines_in_typescript(lines, tmp_path):
+    javascripts.built(tmp_path / "node_modules" / "odf-node")
+    (tmp_path / "lines.mjs").write_text(lines["TypeScript"])
+    done = subprocess.run(
+        [javascripts.NODE, "lines.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "city: 'c9'" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+def test_the_lines_in_r(lines, tmp_path):
+    shown = f"cat(sort({lines['name']}$city))"
+    (tmp_path / "lines.R").write_text(f"{lines['R']}\n{shown}\n")
+    done = subprocess.run(
+        ["Rscript", "lines.R"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [f"c{n}" for n in range(10)]
+
+
 def test_the_names_of_delta_sharing(lines, node, token):
     table = re.search(r"config\.share#(\S+?)'", lines["Delta Sharing"])[1]
     share, schema, name = table.split(".")
@@ -95,5 +119,6 @@ def test_the_names_of_delta_sharing(lines, node, token):
 
 def test_only_a_dataset_that_takes_a_token_says_so(lines):
     is_closed = lines["name"] == "secrets"
-    for tool in ("pandas", "Polars", "Spark", "R", "R with arrow", "curl", "Iceberg: pyiceberg"):
+    tools = ("pandas", "Polars", "Spark", "R", "R with arrow", "curl", "TypeScript")
+    for tool in (*tools, "Iceberg: pyiceberg"):
         assert ("ODF_NODE_TOKEN" in lines[tool]) is is_closed

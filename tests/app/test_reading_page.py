@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ def known() -> Iterator[None]:
 
 
 def test_all_languages_of_the_page_are_tried() -> None:
-    assert kinds() == ["sh", "python", "python", "python", "sql", "spark"]
+    assert kinds() == ["sh", "python", "python", "python", "sql", "spark", "r"]
 
 
 def test_the_commands_of_a_shell(url: str, tmp_path: Path) -> None:
@@ -73,3 +74,13 @@ def test_the_statements_of_duckdb(url: str) -> None:
         db.load_extension(str(next(folder.rglob("*.duckdb_extension"))))
         found = [db.execute(each).fetchall() for each in text.strip().split(";") if each.strip()]
     assert found[1:] == [[(15, 14)], [("c14",)]]
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+def test_the_program_in_r(url: str, tmp_path: Path) -> None:
+    (text,) = blocks("r", url)
+    program = tmp_path / "page.R"
+    program.write_text(f"{text}\ncat(nrow(cities), large$city)\n")
+    done = subprocess.run(["Rscript", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["15", *(f"c{n}" for n in range(5, 15))]

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 import pyarrow as pa
 import pytest
+from door_tables import MANY, SLICES, TAKEN, make_door_tables
 from javascripts import NODE, NPM, PACKAGE, ROOT, Javascript, built
 from servers import free_port
 from service import Service, seeded, serving, ten_rows
@@ -90,6 +91,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("doors")) as service:
+        make_door_tables(service)
+        yield service
+
+
 @pytest.fixture
 def run(javascript: Javascript, service: Service) -> Javascript:
     def on_node(script: str, **given: Any) -> Any:
@@ -146,6 +154,23 @@ def test_rows_are_chosen_as_the_contract_says_and_more_of_them_are_not_fetched(r
     assert (sorted(ids), some, count, len(skipped)) == ([0, 1, 2, 3, 4, 5], [2, 4], 8, 2)
     assert (last, before, then) == ("other", [], ids)
     assert block.startswith("f1620")
+
+
+@pytest.mark.parametrize(("name", "count", "files"), [(MANY, SLICES, SLICES), (TAKEN, 6, 3)])
+def test_a_thousand_slices_and_rows_taken_back_are_read_and_verified(
+    javascript, doors, name, count, files
+):
+    script = """
+        const data = odf.open(given.url), rows = await data.rows().all();
+        return [rows, (await data.tail().all()).length, await data.verify()];
+    """
+    rows, last, found = javascript(script, url=f"{doors.url}/{name}")
+    with doors.http() as http:
+        lines = http.get(f"/{name}/read?format=ndjson").text.splitlines()
+    assert rows == [json.loads(line) for line in lines]
+    assert len(rows) == count
+    assert last == min(100, 10 if name == TAKEN else SLICES)
+    assert (found["ok"], found["files"]) == (True, files)
 
 
 def test_a_query_names_its_blocks_and_proves_itself(run):
@@ -555,12 +580,10 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("module", ["nodenext", "bundler"])
-def test_the_package_and_a_program_that_uses_all_of_it_have_the_right_types(modules, module):
+def test_the_package_and_a_program_that_uses_all_of_it_have_the_right_types(modules):
+    """Lines of the program that say so must be wrong."""
     compiler = modules / "node_modules" / "typescript" / "bin" / "tsc"
     words = [str(NODE), compiler, "--project", "."]
-    if module == "bundler":
-        words += ["--module", "esnext", "--moduleResolution", "bundler"]
     done = subprocess.run(words, cwd=modules, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 

@@ -1,6 +1,7 @@
 """Code examples that load a dataset with common tools; each runs as printed.
 
-They follow docs/reading.md, for one dataset. `tests/app/test_page_loading.py` runs them.
+They follow docs/reading.md, for one dataset, and all of them give current rows.
+`tests/app/test_page_loading.py` runs them.
 """
 
 from __future__ import annotations
@@ -23,18 +24,20 @@ class LoadingWay:
     note: str = ""
 
 
-FACTS = "Rows that stand: what was retracted or corrected is gone."
-HASHED = "Your machine hashes what it reads. " + FACTS
-COPY = "The second line checks every hash of the copy. " + FACTS
+HASHED = "Your machine hashes what it reads."
+COPY = "The second line checks every hash of the copy."
 _ROWS = "SELECT * FROM read_parquet('{url}/read?format=parquet') LIMIT 10;"
 _TAKEN = """odf-node pull odf+{url} {folder}/
 odf-node verify {folder}/
 odf-node read {folder}/ --limit 10"""
+_SCRIPT = """import {{ open }} from "odf-node";
+
+for await (const row of open("{url}"{token}).rows()) console.log(row);"""
 SHARED = LoadingWay(
     "Delta Sharing",
     """curl -s -H "Authorization: Bearer $ODF_NODE_TOKEN" {base}delta-sharing/profile > config.share
 python -c "import delta_sharing as d; print(d.load_as_pandas('config.share#{table}'))\"""",
-    "The profile holds your token, also where everybody may read. " + FACTS,
+    "The profile holds your token, also where everybody may read.",
 )
 _CATALOGUE = """from pyiceberg.catalog import load_catalog
 
@@ -48,7 +51,6 @@ OPEN = (
         """import pandas as pd
 
 {name} = pd.read_parquet("{url}/read?format=parquet")""",
-        FACTS,
     ),
     LoadingWay(
         "Polars",
@@ -58,9 +60,8 @@ import polars as pl
 
 answer = urllib.request.urlopen("{url}/read?format=parquet")
 {name} = pl.read_parquet(answer.read())""",
-        FACTS,
     ),
-    LoadingWay("DuckDB", _ROWS, FACTS),
+    LoadingWay("DuckDB", _ROWS),
     LoadingWay(
         "Spark",
         """import odf_node
@@ -69,19 +70,17 @@ spark.dataSource.register(odf_node.SparkSource)
 {name} = spark.read.format("odf").load("{url}")""",
         HASHED,
     ),
-    LoadingWay("R", """{name} <- read.csv("{url}/read?format=csv")""", FACTS),
+    LoadingWay("R", """{name} <- read.csv("{url}/read?format=csv")"""),
     LoadingWay(
         "R with arrow",
         """file <- tempfile(fileext = ".parquet")
 download.file("{url}/read?format=parquet", file, mode = "wb", quiet = TRUE)
 {name} <- arrow::read_parquet(file)""",
-        FACTS,
     ),
     LoadingWay(
         "curl",
         """curl -s '{url}/read?format=csv&limit=10'
 curl -s '{url}/read?format=parquet' > {folder}.parquet""",
-        FACTS,
     ),
     LoadingWay(
         "odf-node in Python",
@@ -90,9 +89,10 @@ curl -s '{url}/read?format=parquet' > {folder}.parquet""",
 {name} = odf_node.open("{url}", verify=True).pandas()""",
         HASHED,
     ),
+    LoadingWay("TypeScript", _SCRIPT.replace("{token}", "")),
     LoadingWay("odf-node, a copy", _TAKEN, COPY),
-    LoadingWay("Iceberg: pyiceberg", _CATALOGUE.replace("{token}", ""), FACTS),
-    LoadingWay("Iceberg: DuckDB", _ATTACHED, FACTS),
+    LoadingWay("Iceberg: pyiceberg", _CATALOGUE.replace("{token}", "")),
+    LoadingWay("Iceberg: DuckDB", _ATTACHED),
     SHARED,
 )
 """Examples for a dataset that everybody may read."""
@@ -107,7 +107,6 @@ import pandas as pd
     "{url}/read?format=parquet",
     storage_options={{"Authorization": "Bearer " + os.environ["ODF_NODE_TOKEN"]}},
 )""",
-        FACTS,
     ),
     LoadingWay(
         "Polars",
@@ -119,12 +118,11 @@ import polars as pl
 asked = urllib.request.Request("{url}/read?format=parquet")
 asked.add_header("Authorization", "Bearer " + os.environ["ODF_NODE_TOKEN"])
 {name} = pl.read_parquet(urllib.request.urlopen(asked).read())""",
-        FACTS,
     ),
     LoadingWay(
         "DuckDB",
         "CREATE SECRET (TYPE http, BEARER_TOKEN '…', SCOPE '{url}/read');\n" + _ROWS,
-        "Your token goes where the dots are. " + FACTS,
+        "Your token goes where the dots are.",
     ),
     LoadingWay(
         "Spark",
@@ -144,7 +142,6 @@ reader = spark.read.format("odf").option("token", os.environ["ODF_NODE_TOKEN"])
   headers = c(Authorization = paste("Bearer", Sys.getenv("ODF_NODE_TOKEN")))
 )
 {name} <- read.csv(asked)""",
-        FACTS,
     ),
     LoadingWay(
         "R with arrow",
@@ -155,13 +152,11 @@ download.file(
   mode = "wb", quiet = TRUE, headers = c(Authorization = token)
 )
 {name} <- arrow::read_parquet(file)""",
-        FACTS,
     ),
     LoadingWay(
         "curl",
         """curl -s -H "Authorization: Bearer $ODF_NODE_TOKEN" \\
   '{url}/read?format=csv&limit=10'""",
-        FACTS,
     ),
     LoadingWay(
         "odf-node in Python",
@@ -173,17 +168,20 @@ token = os.environ["ODF_NODE_TOKEN"]
 {name} = odf_node.open("{url}", token=token, verify=True).pandas()""",
         HASHED,
     ),
+    LoadingWay(
+        "TypeScript",
+        _SCRIPT.replace("{token}", ", {{ token: process.env.ODF_NODE_TOKEN }}"),
+    ),
     LoadingWay("odf-node, a copy", _TAKEN, COPY),
     LoadingWay(
         "Iceberg: pyiceberg",
         "import os\n\n" + _CATALOGUE.replace("{token}", """, token=os.environ["ODF_NODE_TOKEN"]"""),
-        FACTS,
     ),
     LoadingWay(
         "Iceberg: DuckDB",
         "CREATE SECRET odf (TYPE iceberg, TOKEN '…');\n"
         + _ATTACHED.replace("AUTHORIZATION_TYPE 'none'", "SECRET odf"),
-        "Your token goes where the dots are. " + FACTS,
+        "Your token goes where the dots are.",
     ),
     SHARED,
 )
