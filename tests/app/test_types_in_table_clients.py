@@ -6,6 +6,7 @@ A table has one column of one type, since most of these doors refuse a table for
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from iceberg_clients import catalogue, duck
 from plain_values import plain
 from pyiceberg.exceptions import RESTError
 from service import Service, serving
-from sharing_client import ClientFailed, SharingClient, sharing_client
+from sharing_client import ClientFailed, SharingClient, run_beside, sharing_client
 from table_made import TableMade
 
 from odf_storage.stores.ports.values import Visibility
@@ -34,6 +35,17 @@ MORE: dict[str, tuple[Any, Any]] = {
 }
 VALUES = {**{name: told[:2] for name, told in TYPES.items()}, **MORE}
 TABLES = {name: f"t{at}" for at, name in enumerate(VALUES)}
+PLACES = pa.schema(
+    [("geometry", pa.string()), *((TABLES[name], kind) for name, (kind, _) in VALUES.items())]
+)
+"""GeoParquet takes a table with a place in it, and refuses none for its other columns."""
+FRAME = """
+import json, sys
+import geopandas
+from plain_values import plain
+frame = geopandas.read_parquet(sys.argv[1]).sort_values("offset")
+print(json.dumps({str(name): plain(frame[name].tolist()) for name in frame if name != "geometry"}))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +58,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
                 service.node.stores, f"kamu/{TABLES[name]}", columns, visibility=Visibility.PUBLIC
             )
             made.add([{"value": value}, {}])
+        made = TableMade(service.node.stores, "kamu/places", PLACES, visibility=Visibility.PUBLIC)
+        place = {"geometry": '{"type": "Point", "coordinates": [1.5, -2]}'}
+        made.add([{**place, **{TABLES[name]: value for name, (_, value) in VALUES.items()}}, place])
         yield service
 
 
@@ -112,6 +127,15 @@ def by_polars(service: Service, folder: Path) -> Read:
     return read
 
 
+def by_geopandas(service: Service, folder: Path) -> Read:
+    with service.http() as http:
+        answer = http.get("/places/read", params={"format": "geoparquet"})
+    file = folder / "places.parquet"
+    file.write_bytes(answer.raise_for_status().content)
+    found = json.loads(run_beside(FRAME, folder, str(file)))
+    return lambda table: list(found[table])
+
+
 def _values(table: pa.Table) -> list[Any]:
     return list(table.sort_by("offset")["value"])
 
@@ -122,6 +146,7 @@ READERS: dict[str, Callable[[Service, SharingClient, Path], Read]] = {
     "delta-sharing, plain": lambda _, sharing, __: by_sharing(sharing, is_delta=False),
     "delta-sharing, `delta`": lambda _, sharing, __: by_sharing(sharing, is_delta=True),
     "ADBC": lambda service, *_: by_adbc(service),
+    "geopandas": lambda service, _, folder: by_geopandas(service, folder),
     "polars-ducklake": lambda service, _, folder: by_polars(service, folder),
 }
 REFUSALS = (RESTError, ClientFailed, duckdb.Error, pl.exceptions.PolarsError)
