@@ -95,6 +95,13 @@ def test_numbers_that_may_have_thousands_are_told() -> None:
     assert any("'1.234' is read" in note for note in proposed("id;v\n1;3\n2;1.234\n").notes)
 
 
+def test_days_that_a_spreadsheet_counts_are_told() -> None:
+    proposal = proposed("date,v\n45658,1\n45659,2\n")
+    assert kinds(proposal)["date"] == "Int64"
+    assert any("days of a spreadsheet" in note for note in proposal.notes)
+    assert not any("spreadsheet" in note for note in proposed("v,day\n45658,1\n45659,2\n").notes)
+
+
 def test_a_column_of_points_is_read_as_another_column_tells() -> None:
     proposal = proposed("id;price;pieces\n1;1.234,50;1.000\n2;12,75;3\n")
     assert kinds(proposal) == {"id": "Int64", "price": "Float64", "pieces": "Int64"}

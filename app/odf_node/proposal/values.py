@@ -65,6 +65,9 @@ TIME_PATTERNS = tuple(day + clock for day in _DAYS for clock in _CLOCKS)
 _EPOCH_NAME = re.compile(r"(?i)(^|_)(ts|time|timestamp|epoch|unix)(_?(s|ms))?$|_at$")
 _SECONDS = range(631_152_000, 4_102_444_800)
 """Seconds since 1970 of the years 1990 to 2099."""
+_DAY_NAME = re.compile(r"(?i)(^|[_ ])(date|day|datum|tag)$")
+_SHEET_DAYS = range(32_874, 73_051)
+"""Days that spreadsheets count, of the years 1990 to 2099."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,8 @@ def _integer(name: str, texts: Sequence[str]) -> Guess:
             if all(number // factor in _SECONDS for number in numbers):
                 note = f"looks like {unit} since 1970; kept as a number"
                 return Guess("Int64", note=note)
+    if _DAY_NAME.search(name) and all(number in _SHEET_DAYS for number in numbers):
+        return Guess("Int64", note="looks like days of a spreadsheet; kept as a number")
     return Guess("Int64")
 
 
