@@ -27,7 +27,7 @@ from odf_storage.datasets.backup import check as checking
 from odf_storage.datasets.backup.manifest import chosen, listed, load
 
 KILLS = int(os.environ.get("ODF_BACKUP_KILLS", "24"))
-"""How often backups are killed, and a third as often restores; 1000 for a long run."""
+"""How often backups are killed, and a third as often restores; 1000 takes six minutes of a core."""
 WHOLLY_EACH = 20
 """After so many kills all backups are read wholly; after each other, files of the newest one are
 looked for."""
@@ -142,7 +142,7 @@ def test_a_restore_that_is_killed_anywhere_is_refused_or_whole_and_goes_on(tmp_p
     chance, kills, turn = random.Random(44), 0, 0
     while kills < KILLS // 3:
         folder, turn = tmp_path / f"n{turn}", turn + 1
-        for after in (chance.randint(1, 400), chance.randint(1, 400), 0):
+        for after in (chance.randint(1, 200), chance.randint(1, 200), 0):
             ended = killed(lambda folder=folder: restored(place, folder), after)
             kills += not ended
             try:
