@@ -153,7 +153,8 @@ def _add_known(api: FastAPI, prefix: str) -> None:
         api.router.routes.extend(routes)
 
 
-def _app(node: Node, *, as_ever: bool) -> Any:
+def app_of(node: Node, *, as_ever: bool) -> Any:
+    """The service on a node, with known routes unless constants are not as ever."""
     with pytest.MonkeyPatch.context() as patch:
         if as_ever:
             patch.setattr("odf_node.service.main._add_routes", _add_known)
@@ -165,7 +166,7 @@ def _serving(
 ) -> Iterator[Service]:
     given = {"port": 0, "workers": 0, "shutdown_s": 2, **settings}
     node = open_node(Settings(data=data, **given), clock=clock)
-    server = NodeServer(server_config(_app(node, as_ever=as_ever), node.settings))
+    server = NodeServer(server_config(app_of(node, as_ever=as_ever), node.settings))
     listening = threading.Event()
 
     def listens(_: int) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 from constants import apart, constants
 from servers import wait_until
+from service import app_of
 
 from odf_node.service.accounts.accounts import create_token, ensure_account
-from odf_node.service.main import build_app
 from odf_node.service.processes.server import NodeServer, server_config
 from odf_node.service.settings import load_settings
 from odf_node.service.wiring import Node, open_node
@@ -54,13 +54,15 @@ def threaded_node(data: Path, **given: Any) -> Iterator[ThreadedNode]:
     """Serve `data` until the block ends, with these settings and constants."""
     settings, others = apart(given)
     with constants(**others):
-        yield from _threaded_node(data, settings)
+        yield from _threaded_node(data, settings, as_ever=not others)
 
 
-def _threaded_node(data: Path, settings: dict[str, Any]) -> Iterator[ThreadedNode]:
+def _threaded_node(
+    data: Path, settings: dict[str, Any], *, as_ever: bool
+) -> Iterator[ThreadedNode]:
     given = load_settings(data=data, port=0, workers=0, **settings)
     node = open_node(given)
-    server = NodeServer(server_config(build_app(node), given))
+    server = NodeServer(server_config(app_of(node, as_ever=as_ever), given))
     ports: list[int] = []
     server.on_listening = ports.append
     server.install_signal_handlers = lambda: None
