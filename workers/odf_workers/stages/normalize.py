@@ -189,9 +189,7 @@ def normalized(
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
         schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
-    batches = frame.batches
-    if watched:
-        batches = _watched(batches, watched, remarks)
+    batches = _watched(frame.batches, watched, remarks) if watched else frame.batches
     if changes:
         batches = _changed(batches, changes, BadRows(frame, rejected, before=before))
     seen = SeenValues(bound=latest)
