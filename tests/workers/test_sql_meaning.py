@@ -1,4 +1,4 @@
-"""What SQL means on DataFusion: whole numbers do not wrap around, -0.0 is 0.0, NaN is one value."""
+"""What SQL means on DataFusion: numbers do not wrap, -0.0 is 0.0, NaN is one, times keep digits."""
 
 from __future__ import annotations
 
@@ -186,3 +186,111 @@ def test_what_cannot_be_checked_is_refused_unless_it_computes_nothing(
     for text in ("sum(value)", "value * value", "value - 1"):
         with pytest.raises(InvalidQuery, match="cannot check"):
             meant(context, context.sql(f"select {text} from generate_series(1, 3)"))
+
+
+SECOND = 1_700_000_000
+TIMES = pa.table(
+    {
+        "s": pa.array([SECOND, -1, None], pa.timestamp("s", "UTC")),
+        "t": pa.array([SECOND * 10**3 + 123, -1000, None], pa.timestamp("ms", "UTC")),
+        "u": pa.array([SECOND * 10**6 + 123_456, -1_000_000, 0], pa.timestamp("us", "UTC")),
+        "n": pa.array([SECOND * 10**9 + 123_456_789, -1_000_000_000, 0], pa.timestamp("ns")),
+    }
+)
+AT = "2023-11-14T22:13:20.123"
+USING = "select a.s as y from (select s, t as k from x) a join (select u as k from x) b using (k)"
+CUT_BY_ITS_AUTHOR = (
+    "select s as y from x where exists (select 1 from x b where x.t = "
+    "arrow_cast(b.u, 'Timestamp(Millisecond, Some(\"UTC\"))')) order by 1"
+)
+
+
+@pytest.fixture(scope="module")
+def times(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A function that computes a query on `TIMES`, rewritten or as the engine has it."""
+    folder = tmp_path_factory.mktemp("times")
+    pq.write_table(TIMES, folder / "rows.parquet", coerce_timestamps=None, version="2.6")
+    stored = SessionContext(SessionConfig(SETTINGS))
+    stored.register_parquet("x", str(folder / "rows.parquet"), parquet_pruning=False)
+
+    def compute(query: str, *, means: bool = True) -> list[Any]:
+        given = stored.sql(query)
+        made = as_sql_means(stored, given) if means else given
+        return next(iter(made.to_pydict().values()))
+
+    return compute
+
+
+@pytest.mark.parametrize(
+    ("condition", "right"),
+    [
+        ("t = u", [False, True, None]),
+        ("t < u", [True, False, None]),
+        ("u > t", [True, False, None]),
+        ("u <> t", [True, False, None]),
+        ("t is distinct from u", [True, False, True]),
+        ("t < arrow_cast(n, 'Timestamp(Nanosecond, Some(\"UTC\"))')", [True, False, None]),
+        ("s < t", [True, False, None]),
+        ("u between t and t", [False, True, None]),
+        ("t in (u)", [False, True, None]),
+        ("case t when u then true else false end", [False, True, False]),
+        (f"t = '{AT}456Z'", [False, False, None]),
+        (f"t < '{AT}456Z'", [True, True, None]),
+        (f"t <= '{AT}456Z'", [True, True, None]),
+        (f"t >= '{AT}456Z'", [False, False, None]),
+        (f"t > '{AT}456Z'", [False, False, None]),
+        (f"t <> '{AT}456Z'", [True, True, None]),
+        (f"'{AT}456Z' > t", [True, True, None]),
+        (f"t = timestamp '{AT}456Z'", [False, False, None]),
+        (f"t < timestamp '{AT}456'", [True, True, None]),
+        (f"t is distinct from '{AT}456Z'", [True, True, True]),
+        (f"t is not distinct from '{AT}456Z'", [False, False, False]),
+        (f"t in ('{AT}456Z', '1969-12-31T23:59:59Z')", [False, True, None]),
+        (f"t not in ('{AT}456Z')", [True, True, None]),
+        (f"t between '{AT}000001Z' and '{AT}9Z'", [False, False, None]),
+        (f"t not between '{AT}000001Z' and '{AT}9Z'", [True, True, None]),
+        ("t < '1969-12-31T23:59:59.0005Z'", [False, True, None]),
+        ("t >= '1969-12-31T23:59:58.9999Z'", [True, True, None]),
+        ("s = '2023-11-14T22:13:20.5Z'", [False, False, None]),
+        ("s < '2023-11-14T22:13:20.5Z'", [True, True, None]),
+        (f"t = '{AT}000Z'", [True, False, None]),
+        (f"u = '{AT}456000Z'", [True, False, False]),
+        (f"t = '{AT}Z'", [True, False, None]),
+    ],
+)
+def test_times_are_compared_with_all_their_digits(
+    times: Any, condition: str, right: list[bool | None]
+) -> None:
+    assert times(f"select {condition} as y from x") == right
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("select a.s as y from x a join x b on a.t = b.u", [-1]),
+        ("select a.s as y from x a join x b on b.u = a.t and a.s = b.s", [-1]),
+        ("select count(*) as y from x a left join x b on a.u = b.t", [3]),
+        (USING, [-1]),
+        ("select b.s as y from x a, x b where a.u = b.t", [-1]),
+        (f"select s as y from x where t >= '{AT}000001Z'", []),
+        (
+            f"select s as y from x group by s, t having max(t) < '{AT}000001Z' order by 1",
+            [-1, SECOND],
+        ),
+        ("select s as y from x where exists (select 1 from x b where b.u = x.t)", [-1]),
+        (CUT_BY_ITS_AUTHOR, [-1, SECOND]),
+    ],
+)
+def test_times_of_two_units_are_joined_and_filtered_with_all_their_digits(
+    times: Any, query: str, rows: list[int]
+) -> None:
+    def seconds(value: Any) -> Any:
+        return value if isinstance(value, int) else round(value.timestamp())
+
+    assert [seconds(each) for each in times(query)] == rows
+
+
+@pytest.mark.parametrize("condition", ["t < now()", "t > '2020-01-01'", "t = s", f"t < '{AT}Z'"])
+def test_plans_without_finer_digits_stay_as_they_are(times: Any, condition: str) -> None:
+    query = f"select {condition} as y from x"
+    assert times(query) == times(query, means=False)

@@ -1,5 +1,5 @@
 """Give a plan the meaning of SQL where the engine has another: whole numbers do not wrap around,
--0.0 is 0.0, and NaN is one value, above all numbers.
+-0.0 is 0.0, NaN is one value, above all numbers, and times are compared with all their digits.
 
 The engine computes `INT * INT` and `sum(BIGINT)` modulo a power of two, and compares floats bit by
 bit. No setting changes that, and its Python interface takes no rule for the analyser, so this
@@ -8,13 +8,15 @@ module rewrites plans in their serialised form (`plan_messages.py`):
 - whole numbers are added, subtracted and multiplied in a wider type, and cast back, which fails for
   a number that does not fit; sums are computed in decimals that hold any sum;
 - floats are normalised where they are compared, grouped, sorted or joined. Everywhere else their
-  bits stay as they are, so that a column that is only passed on has the bits of its input.
+  bits stay as they are, so that a column that is only passed on has the bits of its input;
+- times of several units are compared and joined at the finest of them (`time_units.py`).
 
 A plan without such parts stays as it is.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -34,6 +36,7 @@ from .plan_messages import (
     CALL,
     CASE,
     CASE_OF,
+    CAST,
     COLUMN,
     CUBE,
     DISTINCT,
@@ -47,7 +50,10 @@ from .plan_messages import (
     JOIN_CONSTRAINT,
     JOIN_FILTER,
     JOIN_LEFT,
+    JOIN_RIGHT,
+    LITERAL,
     NODES,
+    NOT,
     ONE_ROW,
     PLAN,
     PROJECTION,
@@ -72,7 +78,10 @@ from .plan_messages import (
     with_clear_names,
     without,
 )
+from .time_units import DIGITS, MIRRORED, compared_with_cut, cut_text, finer_types
 
+_CUTS_TIMES = re.compile(r"arrow_cast\(|AS Timestamp\((?:s|ms|us)\b")
+"""Parts of a plan, as a text, by which an author cuts times."""
 _COMPARISONS = frozenset(
     {"Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "IsDistinctFrom", "IsNotDistinctFrom"}
 )
@@ -85,6 +94,14 @@ _COMPARED: dict[int, Sequence[Path]] = {
     AGGREGATE_CALL: ((4, 1),),
 }
 """Which parts of an expression are compared, by its kind."""
+_MEETING = (BETWEEN, CASE, IN_LIST)
+"""Expressions whose compared parts are compared with each other."""
+_LISTED = {
+    BETWEEN: ("And", 2, (("GtEq", (3,)), ("LtEq", (4,)))),
+    IN_LIST: ("Or", 3, (("Eq", (2,)),)),
+}
+"""How the first part is compared with others: what joins the comparisons, the field that negates
+them, and the operators by the paths of the others."""
 _SETS = (GROUPING_SETS, CUBE, ROLLUP)
 _CALLS = {CALL: 1, AGGREGATE_CALL: 1, WINDOW_CALL: 3}
 """The field with the name of the function, by the kind of call."""
@@ -111,14 +128,15 @@ def as_sql_means(context: SessionContext, result: DataFrame) -> DataFrame:
     """
     plan = result.logical_plan()
     try:
-        return _rewritten(context, plan, result)
+        return _rewritten(context, plan, result, uncuts=False)
     except CannotRebuild:
-        return _rewritten(context, result.optimized_logical_plan(), result)
+        uncuts = _CUTS_TIMES.search(plan.display_indent()) is None
+        return _rewritten(context, result.optimized_logical_plan(), result, uncuts=uncuts)
 
 
-def _rewritten(context: SessionContext, plan: Any, result: DataFrame) -> DataFrame:
+def _rewritten(context: SessionContext, plan: Any, result: DataFrame, *, uncuts: bool) -> DataFrame:
     given = serialised(plan)
-    made = _Rewriting(context).node(given)
+    made = _Rewriting(context, uncuts=uncuts).node(given)
     return result if made == given else _frame(context, made)
 
 
@@ -140,10 +158,14 @@ def _frame(context: SessionContext, node: bytes) -> DataFrame:
 class _Rewriting:
     """Rewrites nodes from the leaves up."""
 
-    def __init__(self, context: SessionContext) -> None:
+    def __init__(self, context: SessionContext, *, uncuts: bool) -> None:
         self._context = context
+        self._uncuts = uncuts
+        """Whether casts of times to coarser units are those of the optimiser, not of the author."""
         self._types: dict[bytes, pa.DataType] = {}
         """Types of the expressions of the node at hand."""
+        self._keys_as_fine: dict[bytes, pa.DataType] = {}
+        """Types that keys of the join at hand are cast to."""
 
     def node(self, node: bytes) -> bytes:
         """Return the node with the same columns."""
@@ -154,6 +176,7 @@ class _Rewriting:
         if kind == DISTINCT:
             return self._distinct(content)
         self._types = self._typed(kind, content)
+        self._keys_as_fine = self._finer_keys(content) if kind == JOIN else {}
         made = remade(content, shape.expressions, lambda each, at: self._part(kind, each, at))
         if made == content:
             return bytes_field(kind, content)
@@ -167,7 +190,8 @@ class _Rewriting:
         """Return an expression of a node of this kind."""
         is_key = (kind == JOIN and at != JOIN_FILTER) or (kind == DISTINCT_ON and at != (2,))
         if is_key or kind == SORT:
-            return self._compared(expression)
+            key = self._uncut(expression)
+            return self._cast_to(self._compared(key), self._keys_as_fine.get(key))
         if kind == AGGREGATE and at == GROUP_KEYS:
             return self._keys(expression)
         if kind in (PROJECTION, AGGREGATE, WINDOW):
@@ -253,17 +277,22 @@ class _Rewriting:
         if kind == BINARY:
             return self._binary(expression)
         if kind == SUBQUERY:
-            inner = remade(content, [PLAN], lambda each, _: _Rewriting(self._context).node(each))
+            inner = remade(content, [PLAN], lambda each, _: self._inner(each))
             return bytes_field(kind, inner)
         if not EXPRESSIONS[kind]:
             return expression
+        if kind in _LISTED and (made := self._one_by_one(kind, content)) is not None:
+            return made
         compared = _compared_parts(kind, content)
+        finer = self._finer(children(content, compared)) if kind in _MEETING else {}
         sums = kind in _CALLS and name_of(content, _CALLS[kind]) == "sum"
 
         def part(each: bytes, at: Path) -> bytes:
             if sums and at == _ARGUMENTS[kind]:
                 return self._summed(each)
-            return self._compared(each) if at in compared else self._expression(each)
+            if at in compared:
+                return self._cast_to(self._compared(each), finer.get(each))
+            return self._expression(each)
 
         made = bytes_field(kind, remade(content, EXPRESSIONS[kind], part))
         if kind == CALL and made != expression and self._is_float(expression):
@@ -275,7 +304,7 @@ class _Rewriting:
         _, content = opened(expression)
         operands, operator = children(content, [(1,)]), name_of(content, 3)
         if operator in _COMPARISONS:
-            return binary(operator, *map(self._compared, operands))
+            return self._comparison(operator, operands)
         if operator not in _WRAPPING or not pa.types.is_integer(self._types[expression]):
             return binary(operator, *map(self._expression, operands))
         made = self._expression(operands[0])
@@ -285,6 +314,74 @@ class _Rewriting:
             both = (cast(made, wide), cast(self._expression(operand), wide))
             made = cast(binary(operator, *both), kind)
         return made
+
+    def _inner(self, plan: bytes) -> bytes:
+        return _Rewriting(self._context, uncuts=self._uncuts).node(plan)
+
+    def _uncut(self, part: bytes) -> bytes:
+        """Return a compared part without the cast by which the optimiser cuts its digits."""
+        kind, content = opened(part)
+        if not self._uncuts or kind != CAST:
+            return part
+        (given,) = children(content, [(1,)])
+        fine: Any = self._types.get(given)
+        cut: Any = self._types.get(part)
+        both = _is_time(fine) and _is_time(cut) and _has_column(given)
+        return given if both and DIGITS[fine.unit] > DIGITS[cut.unit] else part
+
+    def _comparison(self, operator: str, operands: Sequence[bytes]) -> bytes:
+        if len(operands) == 2 and (made := self._with_cut_text(operator, *operands)) is not None:
+            return made
+        operands = [self._uncut(each) for each in operands]
+        finer = self._finer(operands)
+        return binary(operator, *(self._cast_to(self._compared(o), finer.get(o)) for o in operands))
+
+    def _with_cut_text(self, operator: str, left: bytes, right: bytes) -> bytes | None:
+        """Return the comparison of a time with a text that has more digits; None for any other."""
+        for time, text, said in (
+            (left, right, operator),
+            (right, left, MIRRORED.get(operator, operator)),
+        ):
+            kind: Any = self._types.get(time)
+            other: Any = self._types.get(text)
+            if not _is_time(kind) or opened(time)[0] in (LITERAL, CAST):
+                continue
+            if _is_time(other) and DIGITS[other.unit] <= DIGITS[kind.unit]:
+                continue  # the author cut it
+            if (cut := cut_text(text, kind.unit)) is not None:
+                return compared_with_cut(said, self._expression(time), cut)
+        return None
+
+    def _one_by_one(self, kind: int, content: bytes) -> bytes | None:
+        """Return BETWEEN or IN as comparisons, if a text in it has more digits than the time."""
+        joint, negation, others = _LISTED[kind]
+        (first,) = children(content, [(1,)])
+        pairs = [(said, each) for said, at in others for each in children(content, [at])]
+        if all(self._with_cut_text(said, first, each) is None for said, each in pairs):
+            return None
+        all_made = [self._comparison(said, (first, each)) for said, each in pairs]
+        made = all_made[0] if len(all_made) == 1 else binary(joint, *all_made)
+        is_negated = any(number == negation and value for number, value in fields(content))
+        return bytes_field(NOT, bytes_field(1, made)) if is_negated else made
+
+    def _finer(self, parts: Sequence[bytes]) -> dict[bytes, pa.DataType]:
+        """Return the types for times that are compared with finer ones. Constants are left as they
+        are: the engine casts them to the type of the column."""
+        times = {each: self._types.get(each) for each in parts if _has_column(each)}
+        return finer_types({each: kind for each, kind in times.items() if _is_time(kind)})
+
+    def _finer_keys(self, join: bytes) -> dict[bytes, pa.DataType]:
+        found: dict[bytes, pa.DataType] = {}
+        for pair in zip(children(join, [JOIN_LEFT]), children(join, [JOIN_RIGHT]), strict=True):
+            for each, kind in self._finer([self._uncut(key) for key in pair]).items():
+                known = found.setdefault(each, kind)
+                found[each] = max(kind, known, key=lambda one: DIGITS[one.unit])
+        return found
+
+    def _cast_to(self, expression: bytes, kind: pa.DataType | None) -> bytes:
+        if kind is None:
+            return expression
+        return bytes(Expr.from_bytes(expression, self._context).cast(kind).to_bytes())
 
     def _compared(self, expression: bytes) -> bytes:
         made = self._expression(expression)
@@ -302,6 +399,14 @@ class _Rewriting:
     def _is_float(self, expression: bytes) -> bool:
         found = self._types.get(expression)
         return found is not None and pa.types.is_floating(found)
+
+
+def _is_time(kind: pa.DataType | None) -> bool:
+    return kind is not None and pa.types.is_timestamp(kind)
+
+
+def _has_column(expression: bytes) -> bool:
+    return any(opened(each)[0] == COLUMN for each in _with_parts(expression))
 
 
 def _compared_parts(kind: int, content: bytes) -> Sequence[Path]:

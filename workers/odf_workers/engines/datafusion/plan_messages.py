@@ -27,7 +27,7 @@ from odf_protocol.sql_text import quoted_name
 
 from ..port.port import ROW, InvalidQuery
 
-COLUMN, ALIAS, LITERAL, BINARY, BETWEEN, CASE, CAST, IN_LIST = 1, 2, 3, 4, 9, 10, 11, 14
+COLUMN, ALIAS, LITERAL, BINARY, NOT, BETWEEN, CASE, CAST, IN_LIST = 1, 2, 3, 4, 8, 9, 10, 11, 14
 WINDOW_CALL, AGGREGATE_CALL, CALL, GROUPING_SETS, CUBE, ROLLUP, SUBQUERY = (
     18,
     19,
@@ -43,7 +43,7 @@ PROJECTION, AGGREGATE, JOIN, SORT, WINDOW, DISTINCT, DISTINCT_ON = 3, 6, 7, 8, 1
 
 Path = tuple[int, ...]
 """Numbers of nested fields that lead from a message to the expressions in it."""
-GROUP_KEYS, JOIN_LEFT, JOIN_FILTER, CASE_OF = (2,), (5,), (8,), (1,)
+GROUP_KEYS, JOIN_LEFT, JOIN_RIGHT, JOIN_FILTER, CASE_OF = (2,), (5,), (6,), (8,), (1,)
 JOIN_CONSTRAINT, DISTINCT_CALL = 4, 5
 PLAN: Path = (1, 1)
 """Where the plan of a subquery is."""
@@ -54,7 +54,7 @@ EXPRESSIONS: Mapping[int, Sequence[Path]] = {
     BINARY: ((1,),),
     6: ((1,),),  # IS NULL
     7: ((1,),),  # IS NOT NULL
-    8: ((1,),),  # NOT
+    NOT: ((1,),),
     BETWEEN: ((1,), (3,), (4,)),
     CASE: ((1,), (2, 1), (2, 2), (3,)),
     CAST: ((1,),),
