@@ -32,7 +32,6 @@ from ..read.file_lists import list_files
 from ..readers.tasks import MarkdownTask, Profiled
 from .block_view import Visit, newest
 from .cells import fields_of, kinds_of
-from .loading import ways
 from .query_form import Telling, answered, examples
 from .statistics import column_table, lineage_drawing
 from .viewer import newest_table
@@ -113,7 +112,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "license_url": _web_link(state.license.website_url if state.license else None),
         "may_write": Action.WRITE in allowed,
         "posting": _posting(state) if Action.WRITE in allowed else None,
-        "ways": ways(visit.base, visit.alias, is_open=visit.is_open),
+        "ways": _ways(visit),
         "rows": {
             "table": newest_table(visit, rows, ROWS),
             "problem": rows.problem,
@@ -167,6 +166,12 @@ def drawn_of(visit: Visit, found: Profiled | None) -> tuple[tuple[Figure, ...], 
 def sentence_of(shown: Mapping[str, Any]) -> str:
     """Return the sentence with which a link to the page is shown elsewhere."""
     return one_line(shown["description"] or f"{shown['records']:,} rows", SUMMARY_CHARS)
+
+
+def _ways(visit: Visit) -> Any:
+    from .loading import ways  # not needed to start
+
+    return ways(visit.base, visit.alias, is_open=visit.is_open)
 
 
 def _card_address(visit: Visit) -> str | None:
