@@ -220,7 +220,7 @@ WRONG = {
     "over": {"change_claims": with_(exp=NOW - 60)},
     "no end": {"change_claims": without("exp")},
     "an end of text": {"change_claims": with_(exp="never")},
-    "begins later": {"change_claims": with_(iat=NOW + 3600)},
+    "begins later": {"change_claims": with_(iat=NOW + 10**6)},
     "another login": {"change_claims": with_(nonce="another")},
     "no nonce": {"change_claims": without("nonce")},
     "no subject": {"change_claims": without("sub")},

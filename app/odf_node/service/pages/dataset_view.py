@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .pictures import Figure
 
 _log = logging.getLogger("odf.node")
-COLUMNS = 50
+COLUMNS = 40
 BLOCKS = 10
 SUMMARY_CHARS = 200
 """Limit of the sentence that a link to the page is shown with elsewhere."""
