@@ -243,6 +243,8 @@ def times(tmp_path_factory: pytest.TempPathFactory) -> Any:
         (f"'{AT}456Z' > t", [True, True, None]),
         (f"t = timestamp '{AT}456Z'", [False, False, None]),
         (f"t < timestamp '{AT}456'", [True, True, None]),
+        (f"t = arrow_cast('{AT}456Z', 'Timestamp(us, \"UTC\")')", [False, False, None]),
+        (f"t < arrow_cast('{AT}456Z', 'Timestamp(ns, \"UTC\")')", [True, True, None]),
         (f"t is distinct from '{AT}456Z'", [True, True, True]),
         (f"t is not distinct from '{AT}456Z'", [False, False, False]),
         (f"t in ('{AT}456Z', '1969-12-31T23:59:59Z')", [False, True, None]),

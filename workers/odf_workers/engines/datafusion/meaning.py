@@ -357,9 +357,13 @@ class _Rewriting:
         joint, negation, others = _LISTED[kind]
         (first,) = children(content, [(1,)])
         pairs = [(said, each) for said, at in others for each in children(content, [at])]
-        if all(self._with_cut_text(said, first, each) is None for said, each in pairs):
+        cut = [self._with_cut_text(said, first, each) for said, each in pairs]
+        if not any(cut):
             return None
-        all_made = [self._comparison(said, (first, each)) for said, each in pairs]
+        all_made = [
+            made or self._comparison(said, (first, each))
+            for made, (said, each) in zip(cut, pairs, strict=True)
+        ]
         made = all_made[0] if len(all_made) == 1 else binary(joint, *all_made)
         is_negated = any(number == negation and value for number, value in fields(content))
         return bytes_field(NOT, bytes_field(1, made)) if is_negated else made
@@ -367,8 +371,8 @@ class _Rewriting:
     def _finer(self, parts: Sequence[bytes]) -> dict[bytes, pa.DataType]:
         """Return the types for times that are compared with finer ones. Constants are left as they
         are: the engine casts them to the type of the column."""
-        times = {each: self._types.get(each) for each in parts if _has_column(each)}
-        return finer_types({each: kind for each, kind in times.items() if _is_time(kind)})
+        times = {each: kind for each in parts if _is_time(kind := self._types.get(each))}
+        return finer_types({each: kind for each, kind in times.items() if _has_column(each)})
 
     def _finer_keys(self, join: bytes) -> dict[bytes, pa.DataType]:
         found: dict[bytes, pa.DataType] = {}

@@ -15,7 +15,17 @@ import pyarrow as pa
 
 from odf_protocol.flight_sql import bytes_field, fields, varint_field
 
-from .plan_messages import CAST, LITERAL, binary, children, opened, remade
+from .plan_messages import (
+    CALL,
+    CAST,
+    EXPRESSIONS,
+    LITERAL,
+    binary,
+    children,
+    name_of,
+    opened,
+    remade,
+)
 
 DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 """Digits of a second, by unit."""
@@ -39,10 +49,13 @@ def cut_text(expression: bytes, unit: str) -> bytes | None:
     """Return a literal text, or the cast of one, without the digits that are finer than the unit;
     None if there are none, or if it is another expression."""
     kind, content = opened(expression)
-    if kind == CAST:
-        (given,) = children(content, [(1,)])
+    if kind == CAST or (kind == CALL and name_of(content) == "arrow_cast"):
+        given, *others = children(content, EXPRESSIONS[kind])
         made = cut_text(given, unit) if opened(given)[0] == LITERAL else None
-        return made and bytes_field(CAST, remade(content, [(1,)], lambda *_: made))
+        if made is None:
+            return None
+        parts = iter([made, *others])
+        return bytes_field(kind, remade(content, EXPRESSIONS[kind], lambda *_: next(parts)))
     if kind != LITERAL:
         return None
     ((number, text), *_) = fields(content)
