@@ -18,7 +18,7 @@ from ..upkeep.marks import entries
 from .make import LENGTH_BYTES, Progress, objects_of
 from .manifest import BackupManifest, Held, read_piece
 from .place import FILES, OBJECTS, Place, damaged
-from .side_by_side import SideBySide
+from .threads import BackupThreads
 
 MOST_SHOWN = 1_000
 
@@ -69,7 +69,7 @@ def check(
             except Damaged as problem:
                 report.damages.append(f"table {table.name}: {problem.message}")
     there = [one for one in manifest.held if one.id not in manifest.gone]
-    with SideBySide() as beside:
+    with BackupThreads() as beside:
         found = beside.each(lambda held: _checked(place, held, reads=reads), there)
         for number, one in enumerate(found):
             progress("datasets", number, len(there))

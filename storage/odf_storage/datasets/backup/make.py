@@ -50,8 +50,8 @@ from .manifest import (
     save,
 )
 from .place import FILES, OBJECTS, READ_BYTES, Hold, Place
-from .side_by_side import SideBySide
 from .tables import dump, dumped_tables, snapshot
+from .threads import BackupThreads
 
 NODE = "backup-node"
 """Secret of a node that says whose backups they are; a restored node has it too."""
@@ -172,7 +172,7 @@ class _Backup:
     def run(self, hold: Hold, keep: int | None) -> BackupReport:
         at = str(self._place.clock())
         written = self._place.bytes_written
-        with SideBySide() as beside:
+        with BackupThreads() as beside:
             with snapshot(self._stores.engine) as db:
                 tables = self._tables(db, beside)
                 drafts = [*self._chains(db, beside), *self._kept_files(db)]
@@ -202,7 +202,7 @@ class _Backup:
     def _note(self, made: BackupManifest) -> None:
         note_made(self._stores.projections, made.number, made.at, len(made.missing))
 
-    def _tables(self, db: sa.Connection, beside: SideBySide) -> list[DumpedTable]:
+    def _tables(self, db: sa.Connection, beside: BackupThreads) -> list[DumpedTable]:
         known = {one.name: one for one in self._before.tables} if self._before else {}
         made = []
         for number, table in enumerate(all_tables := dumped_tables()):
@@ -212,7 +212,7 @@ class _Backup:
 
     # --- chains -----------------------------------------------------------------------------
 
-    def _chains(self, db: sa.Connection, beside: SideBySide) -> Iterator[_Draft]:
+    def _chains(self, db: sa.Connection, beside: BackupThreads) -> Iterator[_Draft]:
         heads = db.execute(sa.select(refs.c.dataset, refs.c.hash).where(refs.c.name == HEAD)).all()
         waiting = _with_open_jobs(db)
         for number, (dataset, head) in enumerate(heads):
@@ -227,7 +227,7 @@ class _Backup:
     def _chain(
         self,
         db: sa.Connection,
-        beside: SideBySide,
+        beside: BackupThreads,
         dataset: DatasetId,
         head: Multihash,
         known: Held | None,
@@ -268,7 +268,7 @@ class _Backup:
 
     # --- objects ----------------------------------------------------------------------------
 
-    def _held(self, drafts: list[_Draft], beside: SideBySide) -> list[Held]:
+    def _held(self, drafts: list[_Draft], beside: BackupThreads) -> list[Held]:
         held, changed = [], [draft for draft in drafts if draft.is_changed]
         self._progress("datasets", 0, len(drafts))
         found = beside.each(self._objects, changed)

@@ -12,7 +12,7 @@ from odf_protocol.errors import NotFound
 from odf_protocol.typed import decode_json
 
 from .place import FILES, FORMAT, MANIFESTS, Place, damaged, digest_of, refuse_newer
-from .side_by_side import SideBySide
+from .threads import BackupThreads
 
 MOST_MANIFEST_BYTES = 1 << 30
 """About a million datasets."""
@@ -145,7 +145,7 @@ class Pieces:
     """Writes rows or blocks one after the other, in pieces that begin with `first`, beside the work
     of the caller."""
 
-    def __init__(self, place: Place, beside: SideBySide, first: bytes = b"") -> None:
+    def __init__(self, place: Place, beside: BackupThreads, first: bytes = b"") -> None:
         self._place, self._beside = place, beside
         self._first, self._raw = first, bytearray()
         self.made: list[Piece] = []

@@ -36,8 +36,8 @@ from .check import chain_of
 from .make import Progress, objects_of
 from .manifest import BackupManifest, Held, read_piece
 from .place import Place, damaged
-from .side_by_side import SideBySide
 from .tables import load, set_following
+from .threads import BackupThreads
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class _Restore:
 
     def run(self) -> RestoreReport:
         self._claim()
-        with SideBySide() as beside:
+        with BackupThreads() as beside:
             for number, count in enumerate(beside.each(self._objects, self._held)):
                 self._progress("datasets", number, len(self._held))
                 self._report.objects += count

@@ -21,7 +21,7 @@ from ...stores.sql.engine import large_cache
 from ...stores.sql.tables import metadata
 from .manifest import DumpedTable, Pieces, is_scattered
 from .place import Place, digest_of, dumped
-from .side_by_side import SideBySide
+from .threads import BackupThreads
 
 GROWING = ("moves", "deeds", "log_leaves")
 """Tables to which rows are only added, with rising numbers; a next backup reads the new ones."""
@@ -85,7 +85,7 @@ def _kind(column: sa.Column[Any]) -> str:
 def dump(
     db: sa.Connection,
     place: Place,
-    beside: SideBySide,
+    beside: BackupThreads,
     table: sa.Table,
     known: DumpedTable | None,
 ) -> DumpedTable:

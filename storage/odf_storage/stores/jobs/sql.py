@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
-from odf_protocol.instant import Instant
+from odf_protocol.instant import NANOS, Instant
 
 from ...runtime.clock import Clock, system_clock
 from ..ports.values import (
@@ -35,7 +35,7 @@ from ..sql.engine import reading, writing
 from ..sql.publishing import rejected_rows, request_keys
 from ..sql.tables import jobs
 from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
-from .sql_claim import AccountRotation, RaceLost, after_lease, claim_rows
+from .sql_claim import AccountRotation, RaceLost, after_lease, claim_rows, shorten_leases
 from .sql_rows import (
     OPEN,
     SHOWN,
@@ -52,6 +52,8 @@ from .sql_submit import Submitter, repeated_job
 
 CLAIM_TRIES = 20
 """Number of lost races against other workers after which a claim returns nothing."""
+LOOK_S = 60
+"""Seconds between looks for leases of a clock that was ahead."""
 _ALL = sa.select(*SHOWN).where(jobs.c.number.in_(sa.bindparam("numbers", expanding=True)))
 _ENDED = _ALL.where(jobs.c.status.not_in(OPEN))
 
@@ -76,6 +78,8 @@ class JobQueue:
         self._wake_up = wake_up or MemoryWakeUp()
         self._turns = AccountRotation()
         self._submitter = Submitter(engine, clock, self._wake_up)
+        self._looked: Instant | None = None
+        """When leases of a clock that was ahead were looked for."""
 
     def submit(self, spec: JobSpec) -> JobId:
         return self._submitter.submit(spec)
@@ -119,11 +123,13 @@ class JobQueue:
         for _ in range(CLAIM_TRIES):
             try:
                 with writing(self._engine) as db:
+                    now = self._clock()
+                    self._shorten_leases(db, now, lease)
                     return claim_rows(
                         db,
                         worker,
                         wanted,
-                        self._clock(),
+                        now,
                         self._turns,
                         lease=lease,
                         group_sizes=group_sizes or {},
@@ -132,6 +138,12 @@ class JobQueue:
             except (RaceLost, sa.exc.IntegrityError):  # another worker has taken the lock
                 continue
         return []
+
+    def _shorten_leases(self, db: sa.Connection, now: Instant, lease: timedelta) -> None:
+        """Shorten leases of a clock that was ahead, once in a while: claims are many."""
+        if self._looked is None or not 0 <= now.ns - self._looked.ns < LOOK_S * NANOS:
+            shorten_leases(db, now, lease)
+            self._looked = now
 
     def extend(
         self,

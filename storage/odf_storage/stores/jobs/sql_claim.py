@@ -242,7 +242,7 @@ _IS_AHEAD = sa.select(sa.exists().where(_AHEAD))
 _SHORTEN = sa.update(jobs).where(_AHEAD).values(lease_until=sa.bindparam("until"))
 
 
-def _shorten(db: sa.Connection, now: Instant, lease: timedelta) -> None:
+def shorten_leases(db: sa.Connection, now: Instant, lease: timedelta) -> None:
     """Give leases of a clock that was ahead an end that comes: workers that live extend them."""
     far = {"far": after_lease(now, max(LONGEST_LEASE, 2 * lease))}
     if db.execute(_IS_AHEAD, far).scalar_one():
@@ -301,7 +301,6 @@ def claim_rows(
 
     Raises `RaceLost` or `IntegrityError` if another worker was first.
     """
-    _shorten(db, now, lease)
     found = startable(db, kinds, now, turns, most=groups)
     if not found.candidates:
         return []

@@ -14,7 +14,7 @@ _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
 
 
-class SideBySide:
+class BackupThreads:
     """Threads that end with the block; work that has not begun by then is not done if it fails."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class SideBySide:
         while self._pending:
             self._pending.popleft().result()
 
-    def __enter__(self) -> SideBySide:
+    def __enter__(self) -> BackupThreads:
         return self
 
     def __exit__(
