@@ -59,6 +59,15 @@ def test_a_row_of_words_below_the_header_is_asked_about() -> None:
     assert not proposed(text, units=0).questions
 
 
+def test_units_below_the_header_become_those_of_the_columns() -> None:
+    text = "station,at,temp,wind\n,[UTC],(°C),m/s\nA,2025-01-01,1.5,3\nB,2025-01-02,2.5,4\n"
+    said = {one.name: dict(one.attributes) for one in proposed(text).columns}
+    assert said["temp"] == {"odf-node/unit": "°C"}
+    assert said["wind"] == {"odf-node/unit": "m/s"}
+    assert said["station"] == {}
+    assert not proposed(text, units=0).columns[2].attributes
+
+
 @pytest.mark.parametrize("text", ["k,n\nx,1\ny,2\nz,NA\n", "a,b\nx,1\ny,z\n", "a\n1,5\n2,5\n3,5\n"])
 def test_rows_like_the_others_are_not_asked_about(text: str) -> None:
     assert not any("--footer" in one for one in proposed(text, separator=";").questions)

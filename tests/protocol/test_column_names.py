@@ -12,10 +12,13 @@ from odf_protocol.columns.column_names import (
     MAX_DESCRIPTION_CHARS,
     UNIT_KEY,
     ColumnTexts,
+    bare_unit,
     described,
+    plain_unit,
     texts_in,
     texts_of,
     with_attributes_of,
+    with_units_of,
 )
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.attributes import Attributes
@@ -88,3 +91,18 @@ def test_columns_of_a_new_schema_have_the_attributes_of_their_namesakes():
     bare = [DataField(name=name, type=DataTypeInt64()) for name in "abc"]
     after = with_attributes_of(DataSchema(fields=tuple(bare)), before)
     assert [each.extra for each in after.fields] == [before[0].extra, before[1].extra, None]
+
+
+def test_a_unit_is_compared_without_brackets_and_in_one_form_of_its_characters() -> None:
+    assert bare_unit(" [µg/m³] ") == "µg/m³"
+    assert plain_unit("[\u00b5g/m³]") == plain_unit("(\u03bcg/m3) ") != plain_unit("mg/m3")
+    assert [bare_unit(text) for text in ("", "[]", "(", "°C")] == ["", "[]", "(", "°C"]
+
+
+def test_columns_of_a_dataset_have_the_units_that_its_source_declares() -> None:
+    plain = DataSchema(fields=(column(), DataField(name="u", type=DataTypeInt64())))
+    source = DataSchema(
+        fields=(column(**{UNIT_KEY: "K"}), DataField(name="x", type=DataTypeInt64()))
+    )
+    assert texts_in(with_units_of(plain, source))["t"].unit == "K"
+    assert with_units_of(plain, plain) is with_units_of(plain, None) is plain

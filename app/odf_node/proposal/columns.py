@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from odf_protocol.columns.arrow_digest import UnsupportedColumn, beginnings
 from odf_protocol.columns.arrow_schema import UnsupportedSchema, from_arrow
+from odf_protocol.columns.column_names import UNIT_KEY
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.schema import (
@@ -78,6 +79,11 @@ class ProposedColumn:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     words: frozenset[str] = frozenset()
     """Texts of the file that stand for no value."""
+
+    def with_texts(self, words: frozenset[str], unit: str | None) -> ProposedColumn:
+        """Return the column with words that stand for no value, and a unit, which texts lack."""
+        more = {} if unit is None or self.kind == "String" else {UNIT_KEY: unit}
+        return replace(self, words=words, attributes={**self.attributes, **more})
 
     def declared(self, *, is_required: bool) -> DataField:
         """Return the column of the schema: it allows null, unless it is part of the key or the
@@ -164,9 +170,8 @@ def columns_of(
     guesses = {name: _guess(name, some, refused.get(name), told) for name, some in values.items()}
     patterns, questions = _patterns(guesses, choices, has_patterns=has_patterns)
     columns = tuple(
-        replace(
-            _column(name, _settled(guesses[name], patterns), values[name], choices),
-            words=words | nothing[name],
+        _column(name, _settled(guesses[name], patterns), values[name], choices).with_texts(
+            words | nothing[name], records.units.get(name)
         )
         for name in records.names
     )

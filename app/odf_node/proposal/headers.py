@@ -50,6 +50,8 @@ class Records:
     """Row groups of a Parquet file that are looked at; None: all."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the source (`sources/source_options.py`) that are needed to read them."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Units of columns, from a line below the header."""
     notes: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
 

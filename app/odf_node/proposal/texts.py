@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from odf_protocol.columns.column_names import MAX_UNIT_CHARS, bare_unit
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepCsv
 
@@ -104,10 +105,6 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     whole = sample.is_whole and cut is None
     some = _without_footer(data, lines, choices.footer) if choices.footer and whole else lines
     body = _body(some, choices, is_whole=whole)
-    if body.width > MAX_COLUMNS:
-        raise NoRecords(
-            f"{sample.name} has {body.width} columns; {MAX_COLUMNS} are looked at at most"
-        )
     notes += ["the first line tells the separator, and is left out"] if told else []
     notes += _of_fields(data, body, form, choices)
     head, footer = body.lines[0], choices.footer or 0
@@ -128,7 +125,7 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     repeated = [line for line in body.lines[1:] if first and _bare(line) == names]
     if repeated:
         notes.append(f"left out, since they repeat the header: {_shown(repeated)}")
-    rest = rest[units:]
+    told_units, rest = _units(header.names, rest[:units]), rest[units:]
     options: dict[str, Any] = {
         "odf-node/skipLines": head.number - 1 if body.titles else skip,
         "odf-node/unitLines": units,
@@ -144,9 +141,19 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
         is_whole=whole,
         step=_step(sample, form, choices, header=header.is_there),
         options={key: value for key, value in options.items() if value},
+        units=told_units,
         notes=(*warnings, *notes, *header.notes),
         questions=(*questions, *header.questions, *_strange_rows(body, rest, choices, first)),
     )
+
+
+def _units(names: Sequence[str], lines: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Return units of columns, if there is one line of them: of several, some say other things."""
+    if len(lines) != 1:
+        return {}
+    told = {name: bare_unit(cell) for name, cell in zip(names, lines[0], strict=True)}
+    fits = {name: unit for name, unit in told.items() if unit and unit.isprintable()}
+    return {name: unit for name, unit in fits.items() if len(unit) <= MAX_UNIT_CHARS}
 
 
 def _step(sample: Sample, form: TimeForm, choices: Choices, *, header: bool) -> ReadStepCsv:
@@ -321,7 +328,7 @@ def _start_of(data: bytes, line: int) -> int:
 
 
 def _body(lines: Sequence[TextRecord], choices: Choices, *, is_whole: bool) -> _Body:
-    """Tell rows from titles before them, and from lines after the last row."""
+    """Tell rows from titles before them, and from lines after the last row. Raises `NoRecords`."""
     widths = Counter(len(line.fields) for line in lines)
     width = max(widths, key=lambda one: (widths[one], one))
     fits = [len(line.fields) == width and not (line.is_title and len(lines) > 2) for line in lines]
@@ -331,6 +338,8 @@ def _body(lines: Sequence[TextRecord], choices: Choices, *, is_whole: bool) -> _
     if is_whole and choices.footer is None and not choices.sets_aside:
         end = next((at for at in range(len(lines), start, -1) if fits[at - 1]), len(lines))
     inside = lines[start:end]
+    if width > MAX_COLUMNS:
+        raise NoRecords(f"the file has {width} columns; {MAX_COLUMNS} are looked at at most")
     return _Body(
         lines=[line for line in inside if len(line.fields) == width],
         width=width,

@@ -9,6 +9,7 @@ more of them than the limits.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -114,3 +115,34 @@ def with_attributes_of(schema: DataSchema, before: Iterable[DataField]) -> DataS
         for field in schema.fields
     )
     return structs.replace(schema, fields=fields)
+
+
+def with_units_of(schema: DataSchema, source: DataSchema | None) -> DataSchema:
+    """Return the schema of a dataset, where columns have the units that a source declares."""
+    units = {name: texts.unit for name, texts in texts_in(source).items() if texts.unit}
+    if not units:
+        return schema
+    fields = tuple(
+        structs.replace(field, extra=_with_unit(field.extra, units[field.name]))
+        if field.name in units
+        else field
+        for field in schema.fields
+    )
+    return structs.replace(schema, fields=fields)
+
+
+def _with_unit(extra: Attributes | None, unit: str) -> Attributes:
+    return Attributes.of({**({} if extra is None else extra.value), UNIT_KEY: unit})
+
+
+def bare_unit(text: str) -> str:
+    """Return a unit without blanks and brackets around it."""
+    plain = text.strip()
+    inside = plain[1:-1].strip()
+    return inside if inside and plain[0] + plain[-1] in ("[]", "()") else plain
+
+
+def plain_unit(text: str) -> str:
+    """Return a unit as it is compared: bare, and in one form of its characters, of which two are
+    called micro."""
+    return unicodedata.normalize("NFKC", bare_unit(text))

@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from ..columns.column_names import MAX_UNIT_CHARS, UNIT_KEY
 from ..errors import BadInput
 from ..metadata.attributes import Attributes, MalformedAttributes
 from ..metadata.sources import (
@@ -127,6 +128,7 @@ class ColumnOptions:
     null_words: frozenset[str] = frozenset()
     epoch: EpochUnit | None = None
     json_text: bool = False
+    unit: str | None = None
 
 
 def _choice(kind: type[StrEnum], value: Any) -> Any:
@@ -165,6 +167,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _unit(value: Any) -> str:
+    if len(_text(value)) > MAX_UNIT_CHARS or not value.isprintable():
+        raise ValueError
+    return str(value)
+
+
 def _words(value: Any) -> frozenset[str]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list) or not 0 < len(listed) <= MAX_WORDS:
@@ -180,8 +188,8 @@ def _zone(value: Any) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOption:
     """An option: its attribute, the field of `ReadOptions`, the read steps that have it (None:
-    all), and whether single columns may have it, too. `parse` raises `ValueError` for a value that
-    is not `wanted`."""
+    all), whether single columns may have it, too, and whether sources may. `parse` raises
+    `ValueError` for a value that is not `wanted`."""
 
     key: str
     name: str
@@ -190,6 +198,7 @@ class SourceOption:
     about: str
     steps: tuple[type, ...] | None = None
     of_columns: bool = False
+    of_sources: bool = True
 
 
 _CSV = (ReadStepCsv,)
@@ -263,6 +272,11 @@ OPTIONS = (
         wanted="true or false",
         about="whether a column of text, or each of a source, holds values of any kind as JSON",
     ),
+    SourceOption(
+        key=UNIT_KEY, name="unit", parse=_unit, of_columns=True, of_sources=False,
+        wanted=f"one line of at most {MAX_UNIT_CHARS} characters",
+        about="the unit of a column, which lines of units are compared with",
+    ),
     _chosen("contentType", "content_type", ContentType, "what text/html of a server means"),
     SourceOption(
         key=PREFIX + "watermarkAheadSeconds", name="watermark_ahead_s", parse=_seconds,
@@ -286,7 +300,7 @@ def options_of(step: ReadStep) -> ReadOptions:
     found = {
         option.name: _parsed(option, value)
         for option, value in _given(schema.extra)
-        if option.steps is None or isinstance(step, option.steps)
+        if option.of_sources and (option.steps is None or isinstance(step, option.steps))
     }
     columns = {}
     for column in schema.fields:
@@ -313,7 +327,8 @@ def check_options(step: ReadStep) -> None:
     schema = step.schema
     if schema is None:
         return
-    _check_known(schema.extra, OPTIONS, "source")
+    of_sources = tuple(option for option in OPTIONS if option.of_sources)
+    _check_known(schema.extra, of_sources, "source")
     of_columns = tuple(option for option in OPTIONS if option.of_columns)
     for column in schema.fields:
         _check_known(column.extra, of_columns, "column")

@@ -19,6 +19,7 @@ from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 
 from odf_protocol.columns.arrow_schema import to_arrow
+from odf_protocol.columns.column_names import texts_of
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.attributes import Attributes
@@ -355,3 +356,23 @@ def test_posts_that_wait_together_have_the_columns_that_one_of_them_adds(
     assert isinstance(ended[1], Succeeded)
     assert "b" in [field["name"] for field in ended[1].result["schema"]["fields"]]
     assert on.rows("id", "b") == [(1, None), (3, None), (2, 0.5), (4, 1.0), (5, None)]
+
+
+def test_units_of_a_source_become_those_of_the_dataset_and_other_units_are_refused(
+    stores: Stores, tmp_path: Path
+) -> None:
+    unit = Attributes.of({"odf-node/unit": "°C"})
+    kind = DataTypeOption(inner=DataTypeInt64())
+    schema = DataSchema(
+        fields=(DataField(name="id", type=kind), DataField(name="t", type=kind, extra=unit)),
+        extra=Attributes.of({"odf-node/unitLines": 1}),
+    )
+    posting = Posting(stores, tmp_path, read=ReadStepCsv(header=True, schema=schema))
+    posting.post(b"id,t\n,[\xc2\xb0C]\n1,20\n")
+    before = posting.dataset.state()
+    assert before.data_schema is not None
+    assert [texts_of(one).unit for one in before.data_schema.fields][-2:] == ["", "°C"]
+    for body in (b"id,t\n,K\n2,293\n", b"id,t\n2,21\n3,22\n"):
+        with refusing("UnitsDiffer", match="`t`"):
+            posting.post(body)
+    assert posting.dataset.state() == before

@@ -65,6 +65,53 @@ def test_lines_before_and_after_the_header_and_at_the_end_are_no_rows(tmp_path: 
     assert told.endswith("1 have as many fields as a row; the first begins with 'Sum,4'")
 
 
+WARM = [
+    field("at", "Date"),
+    field("temp", "Float64", unit="°C"),
+    field("air", "Float64", unit="µg/m³"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("at,temp,air\n,°F,µg/m³\n2025-01-01,1.5,2\n", "°F"),
+        ("at,temp,air\n,,µg/m³\n2025-01-01,1.5,2\n", "''"),
+        ("at,air,temp\n,°C,µg/m³\n2025-01-01,1.5,2\n", "µg/m³"),
+        ("at,temp,air\n2025-01-01,1.5,2\n2025-01-02,1.5,3\n", "1.5"),
+    ],
+)
+def test_a_file_with_other_units_or_without_its_line_of_them_is_refused(
+    tmp_path: Path, text: str, found: str
+) -> None:
+    with refusing("UnitsDiffer", match=f"line 2, column `temp`.*{found}.*declares '°C'"):
+        read(tmp_path, text, WARM, unitLines=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "at,temp,air\n,°C,µg/m³\n2025-01-01,1.5,2\n",
+        'at,air,temp\n,[ug/m3],"°C"\n2025-01-01,2,1.5\n'.replace("ug", "\u03bcg"),
+        "a,b,c\n,(°C), µg/m3\n2025-01-01,1.5,2\n",
+    ],
+)
+def test_units_are_compared_by_the_names_of_columns_and_without_brackets(
+    tmp_path: Path, text: str
+) -> None:
+    (row,) = read(tmp_path, text, WARM, unitLines=1)
+    assert (row["temp"], row["air"]) == (1.5, 2.0)
+
+
+@pytest.mark.parametrize("line", ["A,1.5", "A, -2", '"A","2,5"', "A,2025-01-01"])
+def test_a_row_is_not_left_out_as_a_line_of_units(tmp_path: Path, line: str) -> None:
+    columns = [field("k", "String"), field("n", "Float64")]
+    with refusing("UnitsDiffer", match="line 2, column `n`.* the line may be a row"):
+        read(tmp_path, f"k,n\n{line}\nB,2\n", columns, unitLines=1)
+    for unit in ("m/s", "1/min", "%", "10^3 t"):
+        assert read(tmp_path, f"k,n\n,{unit}\nB,2\n", columns, unitLines=1)
+
+
 def test_an_error_names_the_line_of_the_original(tmp_path: Path) -> None:
     with pytest.raises(BadRow, match="line 6, column `b`"):
         read(
@@ -261,11 +308,16 @@ def test_an_option_that_means_nothing_is_refused_where_it_is_defined(extra: dict
         check_options(step_of("Json" if "jsonNumbers" in extra else "Csv", TEXT, extra))
     with refusing("UnknownSourceOption", match="of a column is not known"):
         check_options(step_of("Csv", [field("a", "String", skipLines=1)], {}))
+    for unit in ("", "x" * 51, "a\nb", 1):
+        with refusing("UnknownSourceOption", match="odf-node/unit"):
+            check_options(step_of("Csv", [field("a", "String", unit=unit)], {}))
+    with refusing("UnknownSourceOption", match="of a source is not known"):
+        check_options(step_of("Csv", TEXT, {"unit": "m"}))
 
 
 def test_every_option_is_a_field_of_what_readers_get_and_is_described() -> None:
     described = (Path(__file__).parents[3] / "docs/ingestion.md").read_text()
     assert [option.key for option in OPTIONS if f"| `{option.key}`" not in described] == []
     defaults = options_of(step_of("Csv", TEXT, {}))
-    assert all(hasattr(defaults, option.name) for option in OPTIONS)
+    assert all(hasattr(defaults, option.name) for option in OPTIONS if option.of_sources)
     assert len({option.key for option in OPTIONS}) == len(OPTIONS)

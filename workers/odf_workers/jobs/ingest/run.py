@@ -20,6 +20,7 @@ from msgspec import structs
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import ChainState
 from odf_protocol.columns.arrow_schema import from_arrow
+from odf_protocol.columns.column_names import with_units_of
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddPushSource, HashedBlock, MetadataEvent, SetDataSchema
@@ -293,7 +294,10 @@ def write_batch(
     outcomes = [_outcome(post, each, rows, context) for post, each in zip(posts, read, strict=True)]
     events: list[MetadataEvent] = []
     if rows.schema is not None and (plan.schema is None or plan.schema != state.data_schema):
-        events.append(SetDataSchema(schema=plan.schema or from_arrow(rows.schema)))
+        found = plan.schema or from_arrow(rows.schema)
+        if state.data_schema is None:
+            found = with_units_of(found, plan.read.schema)
+        events.append(SetDataSchema(schema=found))
     events += _grown_sources(state, plan)
     links = _links(dataset, plan, rows.slices, context.objects)
     events += data_events(plan, rows.slices, posts[0].extras, links=links)

@@ -9,17 +9,20 @@ errors name the lines of the original.
 from __future__ import annotations
 
 import codecs
+import io
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
+from odf_protocol.columns.column_names import plain_unit
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.attributes import Attributes
+from odf_protocol.metadata.schema import DataType, DataTypeOption, DataTypeString
 from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepCsv,
@@ -28,13 +31,14 @@ from odf_protocol.metadata.sources import (
     ReadStepNdGeoJson,
     ReadStepNdJson,
 )
-from odf_protocol.sources.csv_header import UTF8, marked_encoding
+from odf_protocol.sources.csv_header import UTF8, HeaderMismatch, marked_encoding, match
 from odf_protocol.sources.source_options import PREFIX, ReadOptions, RepeatedHeader, options_of
 from odf_protocol.sources.source_rules import csv_characters, text_encoding
 
 from ...runtime.command import CHUNK_BYTES
 from ...runtime.progress import Content, opened
 from ...slices.schema import BadRow, Limits
+from ..values.csv_records import CsvFormat, CsvRecords
 
 TEXTS = ReadStepCsv | ReadStepJson | ReadStepNdJson | ReadStepGeoJson | ReadStepNdGeoJson
 """Steps of formats that are text."""
@@ -43,6 +47,8 @@ OF_LINES = ("skipLines", "unitLines", "footerLines", "repeatedHeader", "sheet")
 SHOWN_LINES = 10
 _MARK_BYTES = 4
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
+_VALUE = re.compile(r"[-+]?\d[-+\d.,:/'Ee TZ]*")
+"""A number, a date or a time, as a line of units has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ def plain_text(content: Content, step: ReadStep, target: Path, limits: Limits) -
 
     Raises:
         BadRow: the text is not of the encoding.
-        TooFewLines, InputTooLarge.
+        TooFewLines, UnitsDiffer, InputTooLarge.
     """
     if is_plain(content, step):
         return Plain(content, step)
@@ -160,7 +166,7 @@ class LeftOut:
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield all lines, blank ones in the place of those that are left out. Raises
-        `TooFewLines`."""
+        `TooFewLines`, `UnitsDiffer`."""
         numbered = enumerate(lines, 1)
         header, skipped = None, 0
         while skipped < self.options.skip_lines:
@@ -180,10 +186,11 @@ class LeftOut:
                 if line.strip():
                     header = line
                     break
-        units = self.options.unit_lines
-        while units and (line := next(self._of(numbered), None)) is not None:
-            units -= bool(line.strip())
-            yield _blank(line)
+        units: list[tuple[int, str]] = []
+        while len(units) < self.options.unit_lines and (found := next(numbered, None)) is not None:
+            units += [found] if found[1].strip() else []
+            yield _blank(found[1])
+        check_units(header, units, self.step, self.options)
         yield from self._rows(numbered, header)
 
     def _of(self, numbered: Iterator[tuple[int, str]]) -> Iterator[str]:
@@ -241,3 +248,72 @@ class LeftOut:
 def _blank(line: str) -> str:
     """Return an empty line with the same end."""
     return line[len(line.rstrip("\r\n")) :] or "\n"
+
+
+def check_units(
+    header: str | None, lines: Sequence[tuple[int, str]], step: ReadStepCsv, options: ReadOptions
+) -> None:
+    """Compare lines of units with the units that the columns of a source declare; where none does,
+    a line that may be a row is no line of units. `lines` have their numbers.
+
+    Raises:
+        UnitsDiffer.
+    """
+    schema = step.schema
+    if not lines or schema is None:
+        return
+    order = _order(header, step, options)
+    cells = [(number, _fields(line, step)) for number, line in lines]
+    if order is None or any(len(each) != len(order) for _, each in cells):
+        return  # the reader refuses the header, or a line has a text of its own
+    wanted = {name: one.unit for name, one in options.columns.items() if one.unit is not None}
+    for at, column in zip(order, schema.fields, strict=True):
+        unit = wanted.get(column.name)
+        found = [each[at] for _, each in cells]
+        if unit is not None and plain_unit(unit) not in map(plain_unit, found):
+            raise _units_differ(lines[0][0], column.name, found[0], f"the source declares {unit!r}")
+    if wanted:
+        return
+    typed = [at for at, one in zip(order, schema.fields, strict=True) if not _is_text(one.type)]
+    for number, each in cells:
+        filled = [at for at in typed if each[at].strip()]
+        if filled and all(_VALUE.fullmatch(each[at].strip()) for at in filled):
+            name = schema.fields[order.index(filled[0])].name
+            raise _units_differ(number, name, each[filled[0]], "the line may be a row")
+
+
+def _units_differ(line: int, column: str, found: str, reason: str) -> BadInput:
+    return BadInput(
+        "UnitsDiffer",
+        f"line {line}, column `{column}`: the line of units has {found.strip()[:50]!r}, and "
+        f"{reason}. Convert the values, or define the source anew ({PREFIX}unit of its columns, "
+        f"{PREFIX}unitLines)",
+        line=line,
+        column=column,
+    )
+
+
+def _order(header: str | None, step: ReadStepCsv, options: ReadOptions) -> tuple[int, ...] | None:
+    """Return the fields of the declared columns, in the order of these; None if the header does not
+    tell."""
+    names = [] if step.schema is None else [column.name for column in step.schema.fields]
+    if header is None:
+        return tuple(range(len(names)))
+    try:
+        return match(_fields(header.removeprefix("\ufeff"), step), names, options.header).order
+    except HeaderMismatch:
+        return None
+
+
+def _fields(line: str, step: ReadStepCsv) -> list[str]:
+    separator, quote, escape = csv_characters(step)
+    form = CsvFormat(separator=separator, quote=quote, escape=escape)
+    records = CsvRecords(io.BytesIO(line.encode()), form, Limits(), errors="surrogateescape")
+    try:
+        return next(iter(records)).fields
+    except (BadRow, StopIteration):  # a quote that goes on in the next line
+        return []
+
+
+def _is_text(kind: DataType) -> bool:
+    return isinstance(kind.inner if isinstance(kind, DataTypeOption) else kind, DataTypeString)
