@@ -10,7 +10,7 @@ import pytest
 from service import Service, know_routes, serving
 
 from odf_node.service import features
-from odf_node.service.pages.block_view import dataset_pages
+from odf_node.service.pages.datasets.blocks import dataset_pages
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from service import serving, ten_rows
 
 import odf_node
-from odf_node.cli.help import EXAMPLES
 from odf_node.cli.main import main
+from odf_node.cli.shell.help import EXAMPLES
 from odf_node.client.nodes.limits import spark_text
 
 

@@ -82,7 +82,7 @@ def test_each_shell_gets_lines_of_its_own(shell):
 
 def test_completing_a_command_loads_no_library_of_its_work():
     code = (
-        "import sys; from odf_node.cli.completion import completing\n"
+        "import sys; from odf_node.cli.shell.completion import completing\n"
         "from odf_node.cli.main import main; import click\n"
         "completing(main.get_command(click.Context(main), 'read'))\n"
         f"print([each for each in {HEAVY!r} if each in sys.modules])"

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 from upkeep_parts import Ahead, grown
 
-from odf_node.cli import doctor
+from odf_node.cli.machine import doctor
 from odf_node.cli.main import main
 from odf_storage.datasets.backup.last import note_failed, note_made
 from odf_storage.datasets.node.open_stores import UNFINISHED, StoreSettings, open_stores

@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from odf_node.cli.help import EXAMPLES
 from odf_node.cli.main import main
+from odf_node.cli.shell.help import EXAMPLES
 from odf_workers.main import COMMANDS
 from odf_workers.main import main as worker
 

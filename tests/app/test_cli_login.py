@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from service import serving, ten_rows
 from static_files import answering, send
 
-from odf_node.cli import tokens as commands
 from odf_node.cli.main import main
+from odf_node.cli.shell import tokens as commands
 from odf_node.client.nodes.home import Logins
 from odf_node.client.uses.device_login import await_session
 from odf_node.service.accounts.accounts import create_account, set_password

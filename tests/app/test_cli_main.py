@@ -9,8 +9,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from odf_node.cli import output
 from odf_node.cli.main import COMMANDS, main
+from odf_node.cli.shell import output
 from odf_protocol.errors import (
     BadInput,
     Conflict,
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_with_the_exit_code_shells_know(monkeypatch, tmp_path):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("odf_node.cli.describe.opened", interrupted)
+    monkeypatch.setattr("odf_node.cli.datasets.describe.opened", interrupted)
     done = CliRunner().invoke(main, ["log", str(tmp_path)])
     assert done.exit_code == 130
     assert done.stderr.strip() == "interrupted"

@@ -294,6 +294,6 @@ def test_the_list_tells_rows_size_and_age_and_ids_when_asked(node, token, tmp_pa
 
 
 def test_a_reader_that_has_enough_makes_no_command_fail():
-    told = "import sys; from odf_node.cli.output import report_error as told; "
+    told = "import sys; from odf_node.cli.shell.output import report_error as told; "
     told += "sys.exit(told(BrokenPipeError(), as_json=False))"
     assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.cli import output as progress_bars
-from odf_node.cli.ingest import job_progress
+from odf_node.cli.shell import output as progress_bars
+from odf_node.cli.shell.asking import job_progress
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.cli.datasets import print_findings
-from odf_node.cli.ingest import media_type_of, receipt_text
-from odf_node.cli.refresh import refresh_text
-from odf_node.cli.schedules import run_line
+from odf_node.cli.datasets.datasets import print_findings
+from odf_node.cli.datasets.ingest import media_type_of
+from odf_node.cli.datasets.refresh import refresh_text
+from odf_node.cli.datasets.schedules import run_line
+from odf_node.cli.shell.asking import receipt_text
 
 RECEIPT = {
     "outcome": "updated",

@@ -15,7 +15,7 @@ from refusals import refusing
 from service import SCHEMA, Chain, described, seeded, serving
 
 from odf_node.cli.main import main
-from odf_node.cli.sql_sources import check
+from odf_node.cli.reads.sql_sources import check
 from odf_protocol.commitments import did_key, key_pair
 from odf_protocol.metadata.events import SetDataSchema
 from odf_storage.stores.objects.pending_files import FolderObjects

@@ -12,7 +12,7 @@ from chain_maker import entry, long_chain
 from refusals import refusing
 from upkeep_parts import answer, grown, key_of, odf
 
-from odf_node.cli.upkeep import parse_rate
+from odf_node.cli.machine.upkeep import parse_rate
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores

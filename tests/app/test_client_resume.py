@@ -18,7 +18,7 @@ from static_files import answering, send
 from strangers import Stranger, honest_pull, playing
 from threaded_node import threaded_node
 
-from odf_node.cli.transfer import _mirrored
+from odf_node.cli.copies.transfer import _mirrored
 from odf_node.client.nodes.http import Unreachable
 from odf_node.client.nodes.limits import ClientLimits
 from odf_node.client.nodes.remotes import Location

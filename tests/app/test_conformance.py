@@ -20,7 +20,7 @@ from odf_conformance.chains import ten_records
 from odf_conformance.node import Deviation, NodeUnderTest, check
 from odf_conformance.report import data_of, junit_of, page_of, text_of
 from odf_conformance.run import CheckOutcome, ConformanceReport, Status, node_of, run_checks
-from odf_node.cli import conformance as command
+from odf_node.cli.copies import conformance as command
 
 FEW = [one for one in CHECKS if one.id in ("A01", "B03", "K01", "Z01", "J03 J05")]
 

@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
-from odf_node.cli.describe import receipt_text
+from odf_node.cli.datasets.describe import receipt_text
 from odf_node.cli.main import main
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import SetDataSchema

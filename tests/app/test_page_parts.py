@@ -7,10 +7,10 @@ import re
 import pytest
 from reading_page import blocks
 
-from odf_node.service.pages.block_view import changes, replaced_by, subject_of
 from odf_node.service.pages.cells import cell_text
-from odf_node.service.pages.loading import ways
-from odf_node.service.pages.statistics import (
+from odf_node.service.pages.datasets.blocks import changes, replaced_by, subject_of
+from odf_node.service.pages.datasets.loading import ways
+from odf_node.service.pages.datasets.statistics import (
     BARS,
     BARS_HEIGHT,
     BOX_HEIGHT,

@@ -19,7 +19,7 @@ import zstandard
 from servers import wait_until
 from service import seeded, serving
 
-from odf_node.cli.schedules import run_line
+from odf_node.cli.datasets.schedules import run_line
 from odf_node.service.errors import PROBLEM_TYPE
 from odf_protocol.codec.manifests import load_event
 from odf_storage.datasets.job_payloads import ingest_job

@@ -18,7 +18,7 @@ from service import Chain, Service, serving, ten_rows
 
 from odf_storage.stores.ports.values import Visibility
 
-PROGRAM = (sys.executable, "-m", "odf_node.cli.query_service")
+PROGRAM = (sys.executable, "-m", "odf_node.cli.machine.query_service")
 COUNT = "select count(*) as n from "
 
 

@@ -11,7 +11,7 @@ from threading import Event, Thread
 import pytest
 from service import seeded, serving
 
-from odf_node.cli.refresh import refresh_text
+from odf_node.cli.datasets.refresh import refresh_text
 from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import poll_job

@@ -17,8 +17,8 @@ from refusals import refusing
 from servers import free_port, wait_until
 from service import serving
 
-from odf_node.cli.admin import parse_expiry, token
-from odf_node.cli.serve import welcome
+from odf_node.cli.machine.admin import parse_expiry, token
+from odf_node.cli.machine.serve import welcome
 from odf_node.service.processes.supervisor import Supervisor, worker_command
 from odf_node.service.settings import Settings, load_settings
 from odf_protocol.instant import Instant

@@ -17,11 +17,11 @@ SERVICE = "odf_node.service"
 DOORS = ("catalogs", "ducklake", "iceberg", "mcp", "odata", "projections", "sharing", "webhooks")
 """Packages of the service that hold nothing but one feature."""
 BORROWED = {
-    f"{SERVICE}.pages.dataset_view -> {SERVICE}.catalogs.catalogs",  # Croissant inside a page
+    f"{SERVICE}.pages.datasets.content -> {SERVICE}.catalogs.catalogs",  # Croissant inside a page
     f"{SERVICE}.citation.citation -> {SERVICE}.catalogs.catalogs",  # what catalogues tell, cited
     f"{SERVICE}.citation.citation -> {SERVICE}.catalogs.told",
     f"{SERVICE}.citation.routes -> {SERVICE}.catalogs.routes",
-    f"{SERVICE}.pages.loading -> {SERVICE}.sharing.names",  # the line that loads a shared table
+    f"{SERVICE}.pages.datasets.loading -> {SERVICE}.sharing.names",  # the line that loads a shared table
 }
 
 

@@ -131,12 +131,12 @@ def test_only_the_settings_modules_read_the_environment():
 
 
 ENVIRONMENT_READERS = SETTINGS_MODULES | {
-    "app/odf_node/cli/output.py",  # the token a person keeps in the environment of the shell
+    "app/odf_node/cli/shell/output.py",  # the token a person keeps in the environment of the shell
     "app/odf_node/client/nodes/home.py",  # and that of a program
-    "app/odf_node/service/pages/loading.py",  # prints programs that do
+    "app/odf_node/service/pages/datasets/loading.py",  # prints programs that do
     "workers/odf_workers/engines/spark/python_daemon.py",  # Spark hands over nothing else
-    "app/odf_node/cli/doctor.py",  # says whether JAVA_HOME is what Spark starts with
-    "app/odf_node/cli/serve.py",  # hands its own environment on to the worker it starts
+    "app/odf_node/cli/machine/doctor.py",  # says whether JAVA_HOME is what Spark starts with
+    "app/odf_node/cli/machine/serve.py",  # hands its own environment on to the worker it starts
     "storage/odf_storage/runtime/logs.py",  # the variables of OpenTelemetry are its own
     "workers/odf_workers/confine/rules.py",  # makes the environment of confined processes
     "workers/odf_workers/engines/spark/session.py",  # JAVA_HOME

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from refusals import refusing
 
-from odf_node.cli.projection import definition_body, definition_options
+from odf_node.cli.datasets.projection import definition_body, definition_options
 from odf_node.client.nodes.node_api import NodeApi, RequestConflict
 from odf_node.client.uses.new_dataset import kept_if_filled, new_dataset
 from odf_node.proposal.headers import NoRecords

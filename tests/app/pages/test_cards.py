@@ -11,7 +11,13 @@ from page_sets import stations
 from PIL import Image
 from service import serving, ten_rows
 
-from odf_node.service.pages.cards import DRAWING, MARGIN, SIZE, CardWords, card
+from odf_node.service.pages.datasets.cards import (
+    DRAWING,
+    MARGIN,
+    SIZE,
+    CardWords,
+    card,
+)
 from odf_node.service.pages.pictures import SampledRows, picture
 from odf_storage.stores.ports.values import Visibility
 

@@ -12,7 +12,7 @@ import pytest
 from page_sets import added, corrected, hostile, of_table, stations
 from service import serving, ten_rows
 
-from odf_node.service.pages.viewer import ViewerWish, number_cells
+from odf_node.service.pages.datasets.viewer import ViewerWish, number_cells
 
 HTML = {"accept": "text/html"}
 KINDS = {"a": "Int64", "b": "String"}

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from odf_node.service.http.answers import JsonAnswer
 from odf_node.service.http.deps import BaseDep, ReadableDep, StoresDep, wired
 from odf_node.service.jobs.job_watch import accepted
-from odf_node.service.pages.block_view import Visit
-from odf_node.service.pages.dataset_view import PagePart
+from odf_node.service.pages.datasets.blocks import Visit
+from odf_node.service.pages.datasets.content import PagePart
 from odf_node.service.wiring import Node
 from odf_protocol.errors import Refused
 from odf_storage.runtime.environment import BaseSettings

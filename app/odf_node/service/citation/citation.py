@@ -9,8 +9,8 @@ from typing import Any
 from ...client.nodes.limits import one_line
 from ..catalogs.catalogs import Catalogs
 from ..catalogs.told import DatasetTold
-from ..pages.block_view import Visit
-from ..pages.dataset_view import PagePart
+from ..pages.datasets.blocks import Visit
+from ..pages.datasets.content import PagePart
 from ..pages.render import rendered
 
 MAX_CHARS = 1000

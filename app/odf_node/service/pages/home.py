@@ -25,8 +25,8 @@ from ..errors import status_of
 from ..http.deps import base_of
 from ..setting_groups.words import Tenancy
 from . import views
+from .datasets.statistics import bars_path
 from .render import page, page_number, pages, shown
-from .statistics import bars_path
 from .views import Views
 
 FRESH = (("day", 1), ("week", 7), ("month", 30), ("year", 365))

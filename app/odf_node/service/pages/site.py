@@ -16,19 +16,24 @@ from ..http.addresses import Route as Address
 from ..http.deps import part_of
 from ..limits.shares import Turns
 from ..system.face import Face
-from . import (
+from . import home, manual, reference
+from .admin import (
+    accounts as admin_accounts,
+)
+from .admin import (
+    audit as admin_audit,
+)
+from .admin import (
+    jobs as admin_jobs,
+)
+from .admin import (
+    storage as admin_storage,
+)
+from .datasets import manage, publish
+from .datasets import page as dataset
+from .people import (
     account,
-    admin_accounts,
-    admin_audit,
-    admin_jobs,
-    admin_storage,
-    dataset,
-    home,
-    manage,
-    manual,
     password,
-    publish,
-    reference,
     signing_in,
     tokens,
 )

@@ -48,8 +48,8 @@ from ..http.bodies import small_body
 from ..http.deps import ActorDep, ReadableDep, WritableDep, wired
 from ..http.parameters import parse_hash
 from ..jobs.jobs import Jobs, find_job
-from ..pages.block_view import Visit
-from ..pages.dataset_view import PagePart
+from ..pages.datasets.blocks import Visit
+from ..pages.datasets.content import PagePart
 from ..pages.render import rendered
 from ..query.proofs import SigningKeys
 

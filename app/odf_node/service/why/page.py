@@ -15,12 +15,12 @@ from odf_storage.stores.ports.values import Failed, Succeeded
 
 from ..http.deps import part_of
 from ..jobs.job_watch import Waiting
-from ..pages.block_view import Visit
 from ..pages.cells import cell_text
-from ..pages.dataset_view import PagePart
-from ..pages.manage import takes_rows_back
+from ..pages.datasets.blocks import Visit
+from ..pages.datasets.content import PagePart
+from ..pages.datasets.manage import takes_rows_back
+from ..pages.datasets.statistics import Drawing, lineage_drawing
 from ..pages.render import rendered
-from ..pages.statistics import Drawing, lineage_drawing
 from ..pages.views import root_of
 from .question import Provenance, WhyQuestion, submit, with_columns
 

@@ -1,0 +1,1 @@
+"""Commands about copies of datasets: transfer, verification, attestations, logs of nodes."""

@@ -1,0 +1,1 @@
+"""Commands for those who keep a dataset: create, publish, post, refresh, share."""

@@ -1,0 +1,1 @@
+"""Pages of admins: accounts, jobs, storage, audit log."""

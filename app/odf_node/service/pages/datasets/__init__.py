@@ -1,0 +1,1 @@
+"""The pages of one dataset, and what they show: content, blocks, viewer, queries, management."""

@@ -1,0 +1,1 @@
+"""Pages of people: signing in, their account, password and access tokens."""
