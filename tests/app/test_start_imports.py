@@ -29,7 +29,7 @@ FOR_LATER = {
 UNTIL_IT_LISTENS = """
 import json, sys
 from pathlib import Path
-from odf_node.cli import serve
+from odf_node.cli.machine import serve
 from odf_node.service.processes.server import NodeServer
 from odf_node.service.settings import load_settings
 
