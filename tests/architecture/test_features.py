@@ -21,7 +21,7 @@ BORROWED = {
     f"{SERVICE}.citation.citation -> {SERVICE}.catalogs.catalogs",  # what catalogues tell, cited
     f"{SERVICE}.citation.citation -> {SERVICE}.catalogs.told",
     f"{SERVICE}.citation.routes -> {SERVICE}.catalogs.routes",
-    f"{SERVICE}.pages.datasets.loading -> {SERVICE}.sharing.names",  # the line that loads a shared table
+    f"{SERVICE}.pages.datasets.loading -> {SERVICE}.sharing.names",  # loads a shared table
 }
 
 
