@@ -11,6 +11,7 @@ from typing import BinaryIO
 import pytest
 from upkeep_parts import dataset_of, grown, key_of, put_slice
 
+from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.info import local_file
 from odf_storage.datasets.integrity import healing
@@ -69,6 +70,32 @@ def test_a_flipped_bit_is_never_read(local: Stores, tmp_path: Path) -> None:
     aside = tmp_path / "node" / "quarantine" / key.dataset.multibase / "data" / str(key.hash)
     assert aside.exists()
     assert local.objects.stat(key) is None
+
+
+def test_files_hashed_before_are_not_opened_again_unless_they_changed(
+    local: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, opened = a_slice(local), list[ObjectKey]()
+    dataset, path = local.dataset(DatasetRef(id=key.dataset)), path_of(local, key)
+    opens = LocalObjectStore.open
+
+    def noted(self: LocalObjectStore, key: ObjectKey, *, offset: int = 0) -> BinaryIO:
+        opened.append(key)
+        return opens(self, key, offset=offset)
+
+    monkeypatch.setattr(LocalObjectStore, "open", noted)
+    for _ in range(3):
+        assert dataset.local_files(key.kind, [key.hash]) == [str(path.absolute())]
+    assert opened == [key]
+    os.utime(path, ns=(0, 0))
+    dataset.local_files(key.kind, [key.hash])
+    assert opened == [key, key]
+    path.write_bytes(b"other")
+    with pytest.raises(ObjectDamaged) as damaged:
+        dataset.local_files(key.kind, [key.hash])
+    assert damaged.value.facts["hash"] == str(key.hash)
+    with pytest.raises(ObjectDamaged):  # it was put aside
+        dataset.local_files(key.kind, [key.hash])
 
 
 def test_damage_is_told_once_by_log_audit_and_count(

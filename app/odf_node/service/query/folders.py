@@ -131,15 +131,16 @@ class SliceFiles:
             ObjectDamaged, ObjectHealing: a file is damaged or missing.
         """
         stored = self.stores.dataset(DatasetRef(id=dataset))
-        folder = self.copies / dataset.multibase
+        found = stored.local_files(ObjectKind.DATA, slices)
+        if found is not None:
+            return found
+        folder = self.copies.absolute() / dataset.multibase
         found = []
         for name in slices:
             path = stored.whole_file(ObjectKind.DATA, name, folder / str(name))
-            if self.stores.objects.local_paths is None:
-                os.utime(path)
-            found.append(str(path.absolute()))
-        if self.stores.objects.local_paths is None:
-            self._make_room()
+            os.utime(path)  # before the next one is copied: another query may make room meanwhile
+            found.append(str(path))
+        self._make_room()
         return found
 
     def open_index(self, dataset: DatasetId, key: str) -> BinaryIO | None:

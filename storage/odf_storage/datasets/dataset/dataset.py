@@ -27,7 +27,7 @@ from ...stores.ports.keyed import LinkSource
 from ...stores.ports.values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
 from ..contents.claims import SliceClaim, slice_claims
 from ..integrity.healing import HealingStores
-from ..integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
+from ..integrity.opening import copy_hashed, ensure_hashed, hashed_files, is_whole_file, open_hashed
 from .state_cache import CachedChain, StateCache, page_starts
 
 if TYPE_CHECKING:
@@ -176,6 +176,12 @@ class Dataset:
         if copy.exists() and is_whole_file(self._stores, copy, key.hash):
             return copy
         return copy_hashed(self._stores, key, copy)
+
+    def local_files(self, kind: ObjectKind, names: Iterable[Multihash]) -> list[str] | None:
+        """Return the paths of several objects whose bytes were hashed; None if the store does not
+        keep them as files on this machine. Raises the same errors as `open_whole`."""
+        local = self._stores.objects.local_paths
+        return None if local is None else hashed_files(self._stores, local, self.id, kind, names)
 
     def link_source(self, kind: ObjectKind, object_hash: Multihash) -> LinkSource:
         """Return where the bytes of an object are stored, after they were hashed, for a store that

@@ -7,13 +7,16 @@ damaged, or missing though a block names it, is healed on the spot if a source a
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
+from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 
+from ...stores.ports import LocalPaths
 from ...stores.ports.errors import ObjectNotFound
 from ...stores.ports.values import ObjectKey, ObjectKind
 from .healing import (
@@ -58,6 +61,32 @@ def copy_hashed(stores: HealingStores, key: ObjectKey, target: Path) -> Path:
         return _whole(stores, key, None, lambda stream: _copied(stores, key, stream, target))
     ensure_hashed(stores, key)
     return local.path(key).absolute()
+
+
+def hashed_files(
+    stores: HealingStores,
+    local: LocalPaths,
+    dataset: DatasetId,
+    kind: ObjectKind,
+    names: Iterable[Multihash],
+) -> list[str]:
+    """Return the paths of files of a local store, other than uploads, after their bytes were
+    hashed. Only those are opened that were not hashed recently. Raises the same errors as
+    `open_hashed`."""
+    folder, found = local.folder(dataset, kind).absolute(), list[str]()
+    for name in names:
+        path = f"{folder}/{name}"
+        if not _is_known(stores, name, path):
+            ensure_hashed(stores, ObjectKey(dataset, kind, name))
+        found.append(path)
+    return found
+
+
+def _is_known(stores: HealingStores, name: Multihash, path: str) -> bool:
+    try:
+        return stores.hashed.knows(name, identity_of_file(os.stat(path)))  # noqa: PTH116 - faster
+    except OSError:  # whatever it is, opening the object says it
+        return False
 
 
 def is_whole_file(stores: HealingStores, path: Path, name: Multihash) -> bool:

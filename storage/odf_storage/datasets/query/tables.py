@@ -10,6 +10,7 @@ Results of query jobs as files, a folder for each account; old ones are collecte
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -127,9 +128,12 @@ def make_folders(links: Path, tables: int) -> None:
 
 def link(links: Path, number: int, paths: Sequence[str]) -> None:
     """Link the files of a table. The names of the links keep the order of the slices."""
-    folder = table_folder(links, number)
-    for at, path in enumerate(paths):
-        (folder / f"{at:08}.parquet").symlink_to(path)
+    folder = os.open(table_folder(links, number), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for at, path in enumerate(paths):
+            os.symlink(path, f"{at:08}.parquet", dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 FOLDER = "query-results"
