@@ -36,7 +36,7 @@ from odf_protocol.trust.merkle import inclusion_path
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Visibility
-from odf_storage.stores.registers.head_log import HeadLog, HeadLogReads, tiles
+from odf_storage.stores.registers.signed.head_log import HeadLog, HeadLogReads, tiles
 from odf_storage.stores.sql.engine import reading, writing
 from odf_storage.stores.sql.tables import unlogged_heads
 

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from odf_protocol.errors import BadInput, NodeError
 
-from . import checks_access, checks_accounts, checks_commit, checks_pull, checks_push, checks_wire
+from .checks import access, accounts, commit, pull, push, wire
 from .http import NotHttp, PeerDisconnected, follow
 from .node import ConformanceCheck, Deviation, NodeUnderTest
 from .websocket import UNREADABLE, Closed, GaveUp, HandshakeRefused
 
-MODULES = (checks_pull, checks_push, checks_access, checks_accounts, checks_wire, checks_commit)
+MODULES = (pull, push, access, accounts, wire, commit)
 CHECKS: tuple[ConformanceCheck, ...] = tuple(
     sorted((one for module in MODULES for one in module.CHECKS), key=lambda one: one.id)
 )

@@ -40,7 +40,7 @@ from odf_storage.stores.ports.values import (
     Succeeded,
     Visibility,
 )
-from odf_storage.stores.registers.attestations import KeptAttestation
+from odf_storage.stores.registers.signed.attestations import KeptAttestation
 
 FRIEND = key_pair(b"\x05" * 32)
 NEWER = key_pair(b"\x0c" * 32)

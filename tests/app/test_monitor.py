@@ -20,7 +20,7 @@ from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import SetDataSchema
 from odf_protocol.trust.notes import NoteKey
 from odf_storage.stores.ports.values import Visibility
-from odf_storage.stores.registers.head_log import HeadLog
+from odf_storage.stores.registers.signed.head_log import HeadLog
 
 
 @pytest.fixture(autouse=True)

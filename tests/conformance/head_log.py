@@ -21,8 +21,8 @@ from odf_protocol.trust.merkle import (
 from odf_protocol.trust.tiles import Tile, unbundled
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Visibility
-from odf_storage.stores.registers import head_log
-from odf_storage.stores.registers.head_log import LogState
+from odf_storage.stores.registers.signed import head_log
+from odf_storage.stores.registers.signed.head_log import LogState
 from odf_storage.stores.sql.tables import unlogged_heads
 
 ORIGIN, MAP_S = "node.example", 300.0

@@ -16,7 +16,7 @@ from threaded_node import ThreadedNode, threaded_node
 from odf_conformance import shapes
 from odf_conformance.archive import push_request
 from odf_conformance.chains import seeded, ten_records
-from odf_conformance.checks_wire import PULL_ALL
+from odf_conformance.checks.wire import PULL_ALL
 from odf_conformance.violations import blocks_message
 
 

@@ -9,9 +9,9 @@ from static_files import static_files
 from threaded_node import threaded_node
 
 from odf_conformance.chains import evolved, ten_records
-from odf_conformance.checks_accounts import prepared, sent
-from odf_conformance.checks_pull import pull_strategies, push_strategies
-from odf_conformance.checks_wire import with_push_source
+from odf_conformance.checks.accounts import prepared, sent
+from odf_conformance.checks.pull import pull_strategies, push_strategies
+from odf_conformance.checks.wire import with_push_source
 from odf_conformance.http import request
 from odf_conformance.node import json_of
 from odf_protocol.multihash import Multihash

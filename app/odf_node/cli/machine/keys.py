@@ -60,7 +60,7 @@ def export(
 
     Keep the file as you keep a password. The node has the key until `odf-node keys forget`.
     """
-    from odf_storage.stores.registers.dataset_keys import opened_key
+    from odf_storage.stores.registers.signed.dataset_keys import opened_key
 
     with node_stores(data, database_url) as (stores, settings):
         entry = stores.registry.get(dataset_ref(dataset))
@@ -84,7 +84,7 @@ def import_(
 
     So a dataset that moved to this node keeps its key.
     """
-    from odf_storage.stores.registers.dataset_keys import sealed_key
+    from odf_storage.stores.registers.signed.dataset_keys import sealed_key
 
     with file.open("rb") as stream:
         key = signing_key(stream.read(MAX_KEY_BYTES))

@@ -42,8 +42,8 @@ from odf_storage.stores.ports.errors import AliasTaken, RefConflict
 from odf_storage.stores.ports.following import Author
 from odf_storage.stores.ports.publications import ListedOverview
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
-from odf_storage.stores.registers.dataset_keys import sealed_key
 from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.signed.dataset_keys import sealed_key
 
 from ...client.uses.event_texts import chain_data
 from ..auth.access import ActionForbidden, Unauthenticated, may_create, owns, unauthorized

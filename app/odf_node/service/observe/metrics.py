@@ -23,7 +23,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.extras import app_version
 from odf_storage.stores.index.sql_sizes import NODE, Usage
-from odf_storage.stores.registers.head_log import HeadLog
+from odf_storage.stores.registers.signed.head_log import HeadLog
 
 from ..setting_groups.words import Tenancy
 

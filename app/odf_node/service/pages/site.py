@@ -17,26 +17,13 @@ from ..http.deps import part_of
 from ..limits.shares import Turns
 from ..system.face import Face
 from . import home, manual, reference
-from .admin import (
-    accounts as admin_accounts,
-)
-from .admin import (
-    audit as admin_audit,
-)
-from .admin import (
-    jobs as admin_jobs,
-)
-from .admin import (
-    storage as admin_storage,
-)
+from .admin import accounts as admin_accounts
+from .admin import audit as admin_audit
+from .admin import jobs as admin_jobs
+from .admin import storage as admin_storage
 from .datasets import manage, publish
 from .datasets import page as dataset
-from .people import (
-    account,
-    password,
-    signing_in,
-    tokens,
-)
+from .people import account, password, signing_in, tokens
 from .render import static
 
 MAX_PASSWORDS = 2

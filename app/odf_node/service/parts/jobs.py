@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from odf_storage.datasets.query.tables import QueryResults
-from odf_storage.stores.registers.node_key import node_seed
+from odf_storage.stores.registers.signed.node_key import node_seed
 
 from ..datasets.datasets import Authoring
 from ..datasets.listing import DatasetRoles

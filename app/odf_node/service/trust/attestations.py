@@ -36,9 +36,9 @@ from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_jo
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports.values import DatasetEntry, Job, JobId, JobStatus, Succeeded
-from odf_storage.stores.registers.attestations import KeptAttestation
-from odf_storage.stores.registers.dataset_keys import opened_key
 from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.signed.attestations import KeptAttestation
+from odf_storage.stores.registers.signed.dataset_keys import opened_key
 
 from ...client.nodes.limits import ClientLimits
 from ...client.nodes.remotes import Location

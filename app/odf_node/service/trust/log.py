@@ -37,7 +37,7 @@ from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.environment import BaseSettings
 from odf_storage.stores.keyed.folder import Below
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
-from odf_storage.stores.registers.head_log import HeadLogReads, LoggedHead, LogState
+from odf_storage.stores.registers.signed.head_log import HeadLogReads, LoggedHead, LogState
 from odf_storage.stores.sql.engine import reading
 
 from ..query.proofs import SigningKeys

@@ -30,7 +30,7 @@ from odf_protocol.trust.notes import (
     signers,
 )
 from odf_storage.runtime.clock import Clock
-from odf_storage.stores.registers.head_log import HeadLog, LogState, WitnessedLogs
+from odf_storage.stores.registers.signed.head_log import HeadLog, LogState, WitnessedLogs
 
 WITNESS = b"witness"
 LOOK_S = 0.5

@@ -41,15 +41,15 @@ from ...stores.ports.errors import (
 from ...stores.ports.values import AccountId, DatasetEntry, Visibility
 from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
 from ...stores.registers.accounts import AccountStore
-from ...stores.registers.attestations import AttestationStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
-from ...stores.registers.dataset_keys import DatasetKeys
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
-from ...stores.registers.head_log import HeadLog, WitnessedLogs
 from ...stores.registers.providers import ProviderAccounts
 from ...stores.registers.publications import OverviewStore, PublicationStore
 from ...stores.registers.schedules import Schedules, Variables
+from ...stores.registers.signed.attestations import AttestationStore
+from ...stores.registers.signed.dataset_keys import DatasetKeys
+from ...stores.registers.signed.head_log import HeadLog, WitnessedLogs
 from ...stores.registers.webhooks import WebhookStore
 from ...stores.sql.engine import reading
 from ...stores.wakeups.wakeups import WakeUp

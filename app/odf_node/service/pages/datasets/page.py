@@ -30,16 +30,7 @@ from ...limits.shares import caller_of
 from ...settings import Settings
 from ..render import page, shown
 from ..views import Views
-from . import (
-    blocks as block_view,
-)
-from . import (
-    content as dataset_view,
-)
-from . import (
-    statistics,
-    viewer,
-)
+from . import blocks, content, statistics, viewer
 from .blocks import Visit, dataset_pages
 from .query_form import taken_along
 
@@ -50,8 +41,8 @@ VIEWS: dict[str, tuple[str, View]] = {
     "rows": ("rows", viewer.rows),
     "changelog": ("rows", viewer.changelog),
     "columns": ("columns", statistics.columns),
-    "history": ("history", block_view.history),
-    "block": ("block", block_view.block),
+    "history": ("history", blocks.history),
+    "block": ("block", blocks.block),
 }
 """Template and content function of a page, by the query parameter that selects it."""
 
@@ -73,7 +64,7 @@ def _dataset(given: Views, actor: Actor, request: Request) -> Response:
     query, form = asked.get("query"), asked.get("format")
     if query and form:
         return taken_along(visit, query, form)
-    return page("dataset", visit.content(**dataset_view.dataset(visit, query)))
+    return page("dataset", visit.content(**content.dataset(visit, query)))
 
 
 def _visit(given: Views, actor: Actor, request: Request) -> Visit:
@@ -95,8 +86,8 @@ def _card(given: Views, _: Actor, request: Request) -> Response:
     if not part_of(request, Settings).allow_anonymous:
         raise DatasetHidden
     visit = Visit(given, ANONYMOUS, entry, base_of(request), caller_of(request.scope), is_open=True)
-    profiled = statistics.column_table(visit, dataset_view.COLUMNS)[1]
-    figures = dataset_view.drawn_of(visit, profiled)[0]
+    profiled = statistics.column_table(visit, content.COLUMNS)[1]
+    figures = content.drawn_of(visit, profiled)[0]
     key = (entry.id, visit.state.head, visit.alias, bool(figures))
     image = given.cards.of(key, lambda: card(words_of(visit, figures)))
     tag = f'"{sha3_256(image).hexdigest()}"'
@@ -109,6 +100,6 @@ def _card(given: Views, _: Actor, request: Request) -> Response:
 
 
 CARD_ROUTES = tuple(
-    Route(dataset_view.CARDS + each, shown(_card), methods=["GET"])
+    Route(content.CARDS + each, shown(_card), methods=["GET"])
     for each in ("/{name}", "/{account}/{name}")
 )

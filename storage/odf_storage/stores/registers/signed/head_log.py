@@ -31,11 +31,23 @@ from odf_protocol.trust.tiles import (
     width_of,
 )
 
-from ..index.sql_unlogged import note_missing
-from ..objects.layout import HEAD
-from ..ports.values import Visibility
-from ..sql.engine import Source, insert_new, reading, writing
-from ..sql.tables import DatasetIdColumn, HashColumn, InstantColumn, metadata, refs, unlogged_heads
+from ...index.sql_unlogged import note_missing
+from ...objects.layout import HEAD
+from ...ports.values import Visibility
+from ...sql.engine import (
+    Source,
+    insert_new,
+    reading,
+    writing,
+)
+from ...sql.tables import (
+    DatasetIdColumn,
+    HashColumn,
+    InstantColumn,
+    metadata,
+    refs,
+    unlogged_heads,
+)
 
 MOST_AT_ONCE = 2_000
 """Notes that one transaction takes in, so that it blocks writers of SQLite for a moment only."""

@@ -8,8 +8,16 @@ import os
 from typing import Any
 from urllib.parse import quote
 
-from .http import Answer, request
-from .node import NodeNeed, NodeUnderTest, check, expect, expect_answer, expect_true, json_of
+from ..http import Answer, request
+from ..node import (
+    NodeNeed,
+    NodeUnderTest,
+    check,
+    expect,
+    expect_answer,
+    expect_true,
+    json_of,
+)
 
 PREPARE = "/platform/file/upload/prepare"
 NO_TOKEN = "No authentication token provided"  # noqa: S105

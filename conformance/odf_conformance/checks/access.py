@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from .chains import CHECKPOINTS, hash_of, ten_records
-from .http import request
-from .node import (
+from ..chains import CHECKPOINTS, hash_of, ten_records
+from ..http import request
+from ..node import (
     ConformanceCheck,
     NodeNeed,
     NodeUnderTest,
@@ -18,7 +18,7 @@ from .node import (
     json_of,
     path_of,
 )
-from .websocket import HandshakeRefused, WebSocket
+from ..websocket import HandshakeRefused, WebSocket
 
 WRONG_TOKEN = "bad-access-token"  # noqa: S105
 VERSION = ("x-odf-smtp-version", "1")

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from odf_protocol.commitments import KeyPair, key_pair
 from odf_protocol.identity import DatasetId
 
-from ..sql.engine import insert_new, reading, writing
-from ..sql.tables import dataset_keys
-from .sealing import SecretKeys
+from ...sql.engine import insert_new, reading, writing
+from ...sql.tables import dataset_keys
+from ..sealing import SecretKeys
 
 NAME = "dataset-key"
 

@@ -10,11 +10,20 @@ from odf_protocol.metadata.attributes import Attributes
 from odf_protocol.metadata.events import AddPushSource
 from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 
-from . import shapes
-from .archive import batch, push_request
-from .chains import CHECKPOINTS, DATA, Chain, described, hash_of, seeded, ten_records, without_data
-from .http import Answer, request
-from .node import (
+from .. import shapes
+from ..archive import batch, push_request
+from ..chains import (
+    CHECKPOINTS,
+    DATA,
+    Chain,
+    described,
+    hash_of,
+    seeded,
+    ten_records,
+    without_data,
+)
+from ..http import Answer, request
+from ..node import (
     NodeNeed,
     NodeUnderTest,
     PublishedChain,
@@ -25,7 +34,7 @@ from .node import (
     expect_true,
     json_of,
 )
-from .websocket import MAX_FRAME, HandshakeRefused, WebSocket
+from ..websocket import MAX_FRAME, HandshakeRefused, WebSocket
 
 HEAD_CHARS = 69
 ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"

@@ -9,7 +9,7 @@ import json
 import os
 from typing import Any
 
-from .chains import (
+from ..chains import (
     Chain,
     compacted,
     described,
@@ -20,9 +20,8 @@ from .chains import (
     ten_records,
     without_data,
 )
-from .checks_pull import expect_refused_version
-from .http import follow
-from .node import (
+from ..http import follow
+from ..node import (
     Deviation,
     NodeNeed,
     NodeUnderTest,
@@ -33,7 +32,8 @@ from .node import (
     expect_true,
     gives_up,
 )
-from .websocket import CloseReason, GaveUp, Result
+from ..websocket import CloseReason, GaveUp, Result
+from .pull import expect_refused_version
 
 
 def ask(origin: str, path: str, token: str | None) -> Any | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import shapes
-from .archive import batch, push_request
-from .chains import (
+from .. import shapes
+from ..archive import batch, push_request
+from ..chains import (
     CHECKPOINTS,
     DATA,
     Chain,
@@ -20,8 +20,8 @@ from .chains import (
     ten_records,
     without_data,
 )
-from .mimic import Mimic
-from .node import (
+from ..mimic import Mimic
+from ..node import (
     NodeNeed,
     NodeUnderTest,
     PublishedChain,
@@ -31,7 +31,12 @@ from .node import (
     gives_up,
     path_of,
 )
-from .websocket import CloseReason, HandshakeRefused, Result, WebSocket
+from ..websocket import (
+    CloseReason,
+    HandshakeRefused,
+    Result,
+    WebSocket,
+)
 
 UNKNOWN = "f1620" + "ab" * 32
 

@@ -10,10 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from . import shapes
-from .archive import batch, header, pack, push_request
-from .chains import Block, described, evolved, object_name, seeded, ten_records
-from .node import (
+from .. import shapes
+from ..archive import (
+    batch,
+    header,
+    pack,
+    push_request,
+)
+from ..chains import (
+    Block,
+    described,
+    evolved,
+    object_name,
+    seeded,
+    ten_records,
+)
+from ..node import (
     ConformanceCheck,
     NodeNeed,
     NodeUnderTest,
@@ -24,7 +36,7 @@ from .node import (
     expect_true,
     gives_up,
 )
-from .violations import (
+from ..violations import (
     BASES,
     VIOLATIONS,
     Broken,
@@ -33,7 +45,14 @@ from .violations import (
     expect_refused,
     objects_message,
 )
-from .websocket import COMPLETE, RUNNING, Closed, CloseReason, Exchange, GaveUp
+from ..websocket import (
+    COMPLETE,
+    RUNNING,
+    Closed,
+    CloseReason,
+    Exchange,
+    GaveUp,
+)
 
 MAX_REASON = 123
 COLLISION_BYTES = 119

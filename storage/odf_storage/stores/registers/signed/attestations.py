@@ -16,10 +16,10 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 from odf_protocol.trust.attestations import Attestation, Claim, predicate_of, retired_of
 
-from ..jobs.sql_rows import job_id
-from ..ports.values import JobId
-from ..sql.engine import insert_new, reading, writing
-from ..sql.tables import (
+from ...jobs.sql_rows import job_id
+from ...ports.values import JobId
+from ...sql.engine import insert_new, reading, writing
+from ...sql.tables import (
     HashColumn,
     NumberColumn,
     blocks,

@@ -1,0 +1,1 @@
+"""What a node signs with, and what it signed: keys, attestations, the log of heads."""
