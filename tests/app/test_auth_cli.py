@@ -95,3 +95,20 @@ def test_tokens_are_made_for_a_dataset_or_an_account(run, tmp_path):
     both = ("--dataset", "foo", "--account-scope")
     run("token", "create", "--account", "kamu", *both, code=2)
     run("token", "create", "--account", "kamu", "--dataset", "missing", code=3)
+
+
+def test_a_mistyped_account_is_told_and_not_made_without_a_word(run, stores, tmp_path):
+    told = run("account", "disable", "berta", code=3)
+    assert "there is no account berta" in told
+    assert "`odf-node account list` shows all" in told
+    run("account", "create", "bert")
+    for name, note in (
+        ("bert", ""),
+        ("bertt", "note: there was no account bertt; this makes one\n"),
+    ):
+        given = ["token", "create", "--account", name, "--data", str(tmp_path)]
+        assert CliRunner().invoke(main, given).stderr == note
+    elsewhere = CliRunner().invoke(
+        main, ["account", "create", "x", "--data", str(tmp_path / "new")]
+    )
+    assert "(--data names the folder of another)" in elsewhere.stderr

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from refusals import refusing
 
-from odf_node.proposal.headers import NoRecords
 from odf_node.proposal.options import chosen
 from odf_node.proposal.proposal import Proposal, propose
 from odf_node.proposal.sample import sample_of
@@ -138,11 +137,6 @@ def test_a_packed_file_of_several_parts_is_looked_at_whole(
     proposal = proposed(pack(b"id,v\n1,2\n") + pack(b"3,4\n"), f"f.csv.{ending}")
     assert kinds(proposal) == {"id": "Int64", "v": "Int64"}
     assert proposal.looked_at == 2
-
-
-def test_lines_of_json_that_are_called_a_document_are_told_what_they_are() -> None:
-    with pytest.raises(NoRecords, match="--format ndjson"):
-        proposed('{"a":1}\n{"a":2}\n', "f.json")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from odf_protocol.metadata.sources import (
 from ..client.nodes.limits import one_line
 from .headers import MAX_CELLS, MAX_COLUMNS, NoRecords, Records
 from .options import Choices
-from .sample import Sample, SampleFormat
+from .sample import RECORD_SEPARATOR, Sample, SampleFormat
 
 MAX_PATH_DEPTH = 4
 """Objects inside of objects in which a list of records is searched."""
@@ -48,6 +48,13 @@ def documents_of(sample: Sample, choices: Choices) -> Records:
         NoRecords, NotUtf8.
     """
     path, notes = choices.path, list[str]()
+    if sample.data.lstrip().startswith(RECORD_SEPARATOR):
+        raise NoRecords(
+            f"{sample.name} is a JSON text sequence (RFC 8142): without its record separators "
+            "(tr -d '\\036') its lines are NDJSON"
+        )
+    if sample.format in LINES and sample.name.lower().endswith(".json"):
+        notes.append("each line is a record, so the file is read as NDJSON")
     if sample.format is SampleFormat.JSON and path is None:
         path = _path(sample, choices)
         notes += [f"the records are at {path!r} (--path)"] if path else []
@@ -146,7 +153,16 @@ def _path(sample: Sample, choices: Choices) -> str | None:
         lines = ": records on lines of their own are NDJSON (--format ndjson)"
         more = lines if str(bad).startswith("Extra data") else ""
         raise NoRecords(f"{sample.name} is no JSON: {bad}{more}") from None
-    paths = list(_lists(document, (), MAX_PATH_DEPTH))
+    if document.get("type") == "Topology":
+        raise NoRecords(
+            f"{sample.name} is TopoJSON, whose places share their lines; convert it to GeoJSON"
+        )
+    paths = list(_lists(document, (), MAX_PATH_DEPTH, dict))
+    if rows := next(_lists(document, (), MAX_PATH_DEPTH, list), None):
+        raise NoRecords(
+            f"{sample.name} has rows that are lists, at {rows!r}, and records are objects: ask its "
+            f"source for another form, such as CSV (--path takes other lists: {', '.join(paths)})"
+        )
     if len(paths) == 1:
         return paths[0]
     if not paths:
@@ -158,13 +174,14 @@ def _path(sample: Sample, choices: Choices) -> str | None:
     raise NoRecords(f"{sample.name} holds several lists of records; --path takes one of {shown}")
 
 
-def _lists(value: Any, keys: tuple[str, ...], depth: int) -> Iterator[str]:
-    if isinstance(value, list) and keys and value and all(isinstance(one, dict) for one in value):
+def _lists(value: Any, keys: tuple[str, ...], depth: int, of: type) -> Iterator[str]:
+    """Yield the paths to lists of values of a type."""
+    if isinstance(value, list) and keys and value and all(isinstance(one, of) for one in value):
         yield ".".join(keys)
     elif isinstance(value, dict) and depth:
         for key, inner in value.items():
             if key and "." not in key:
-                yield from _lists(inner, (*keys, key), depth - 1)
+                yield from _lists(inner, (*keys, key), depth - 1, of)
 
 
 def _written(form: SampleFormat, path: str | None, texts: Sequence[str]) -> bytes:

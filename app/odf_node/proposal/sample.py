@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import io
+import json
 import os
 import re
 import zipfile
@@ -31,6 +32,8 @@ PARQUET, ZIP = b"PAR1", b"PK\x03\x04"
 SHEETS = frozenset({"xl/workbook.xml", "xl/workbook.bin"})
 OPEN_DOCUMENT = b"application/vnd.oasis.opendocument.spreadsheet"
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+RECORD_SEPARATOR = b"\x1e"
+"""The first byte of JSON text sequences, and of each of their records."""
 SAMPLE_BYTES = 4 << 20
 """Default number of unpacked bytes that are examined."""
 
@@ -50,12 +53,14 @@ class SampleFormat(StrEnum):
 FORMATS: dict[str, SampleFormat] = {
     ".csv": SampleFormat.CSV,
     ".tsv": SampleFormat.CSV,
+    ".tab": SampleFormat.CSV,
     ".txt": SampleFormat.CSV,
     ".json": SampleFormat.JSON,
     ".ndjson": SampleFormat.NDJSON,
     ".jsonl": SampleFormat.NDJSON,
     ".geojson": SampleFormat.GEOJSON,
     ".ndgeojson": SampleFormat.NDGEOJSON,
+    ".geojsonl": SampleFormat.NDGEOJSON,
     ".parquet": SampleFormat.PARQUET,
     ".shp": SampleFormat.SHAPEFILE,
 }
@@ -237,7 +242,23 @@ def _without(name: str, ending: str) -> str:
 def _by_name(name: str, begin: bytes) -> SampleFormat | None:
     """Return the format that the ending says; features are GeoJSON by either ending."""
     form = FORMATS.get(PurePath(name).suffix.lower())
-    return SampleFormat.GEOJSON if form is SampleFormat.JSON and _FEATURES.match(begin) else form
+    if form is SampleFormat.JSON:
+        return SampleFormat.GEOJSON if _FEATURES.match(begin) else _by_lines(begin) or form
+    return form
+
+
+def _by_lines(begin: bytes) -> SampleFormat | None:
+    """Return the format of records of JSON that stand on lines of their own, whatever the ending;
+    None for a document."""
+    first, _, rest = begin.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")
+    if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
+        return None
+    try:
+        record = json.loads(first)
+    except (ValueError, RecursionError):
+        return None
+    is_feature = record.get("type") == "Feature" and "geometry" in record
+    return SampleFormat.NDGEOJSON if is_feature else SampleFormat.NDJSON
 
 
 def _by_content(begin: bytes) -> SampleFormat | None:
@@ -246,7 +267,9 @@ def _by_content(begin: bytes) -> SampleFormat | None:
         return SampleFormat.GEOJSON
     if begin.startswith(b"PAR1"):
         return SampleFormat.PARQUET
-    return {b"[": SampleFormat.JSON, b"{": SampleFormat.NDJSON}.get(text)
+    if text in (b"{", RECORD_SEPARATOR):
+        return _by_lines(begin) or SampleFormat.NDJSON
+    return SampleFormat.JSON if text == b"[" else None
 
 
 MEMBER_BYTES = 4096

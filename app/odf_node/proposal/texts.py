@@ -44,6 +44,8 @@ _OPENING = re.compile(rb"(?:^|(?<=[,;\t|\n]))'")
 _SINGLE_QUOTED = re.compile(rb"(?:^|(?<=[,;\t|\n]))'(?:[^'\n]|'')*'(?=[,;\t|\r\n]|\Z)")
 """A field in single quotes, and the beginning of one."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_ESCAPED = re.compile(r"\\[\\tnrbfv0]")
+_DIGIT = re.compile(r"[-+]?\d")
 _OTHER_SEPARATORS = re.compile(r"[ \x01\x1f]+|[:^~§!#/]+")
 
 
@@ -354,7 +356,8 @@ def _of_fields(data: bytes, body: _Body, form: TimeForm, choices: Choices) -> li
     """Return remarks about titles, and signs that may separate or surround fields and are part of
     them."""
     notes = [f"left out before the header: {_shown(body.titles)}"] if body.titles else []
-    notes += _of_one_column(data, body) if body.width == 1 else []
+    notes += _of_one_column(data, body, form) if body.width == 1 else []
+    notes += _of_databases(body, form)
     blank = _blank_before_quotes(body, form) if choices.quote is None else None
     if blank is not None:
         notes.append(
@@ -363,7 +366,33 @@ def _of_fields(data: bytes, body: _Body, form: TimeForm, choices: Choices) -> li
     return notes
 
 
-def _of_one_column(data: bytes, body: _Body) -> list[str]:
+def _of_databases(body: _Body, form: TimeForm) -> list[str]:
+    """Return remarks on signs of exports that are no signs of CSV: backslashes outside of quotes,
+    beside the word for no value of databases, and empty quotes beside texts without quotes."""
+    notes = []
+    if any(cell.strip("\\") == "N" != cell for line in body.lines for cell in line.fields):
+        bare = (line for line in body.lines if form.quote not in line.raw)
+        if line := next((line for line in bare if any(map(_is_escaped, line.fields))), None):
+            notes.append(f"{line}: backslashes outside of quotes are parts of the texts")
+    cut = [(line, line.raw.split(form.separator)) for line in body.lines]
+    whole = [(line, cells) for line, cells in cut if len(cells) == body.width]
+    empty = {at: line for line, cells in reversed(whole) for at in _empty(cells, form.quote)}
+    for at, line in sorted(empty.items(), key=lambda found: found[1].number)[:1]:
+        texts = (cells[at].strip() for _, cells in whole[1:])
+        if any(text and text[0] != form.quote and not _DIGIT.match(text) for text in texts):
+            notes.append(f"{line}: empty quotes are no value, as fields without a text are")
+    return notes
+
+
+def _is_escaped(cell: str) -> bool:
+    return cell.strip("\\") != "N" and _ESCAPED.search(cell) is not None
+
+
+def _empty(cells: Sequence[str], quote: str) -> list[int]:
+    return [at for at, cell in enumerate(cells) if cell == quote * 2]
+
+
+def _of_one_column(data: bytes, body: _Body, form: TimeForm) -> list[str]:
     """Return remarks about a file of one column: on blank lines, which may stand for no value, and
     on a sign that may separate fields, since all lines have it equally often."""
     blank = sum(1 for line in _LINE_END.split(data)[:-1] if not line.strip())
@@ -373,6 +402,11 @@ def _of_one_column(data: bytes, body: _Body) -> list[str]:
     if len(body.lines) > 1 and len(count) == 1 and len(only := next(iter(count))) == 2:
         told = "fields of even width" if len(found) > 1 else f"fields between {only[1]!r}"
         notes.append(f"one column was found; all lines may have {only[0] + 1} {told} (--separator)")
+    elif len(between := _widths(data, replace(form, separator=" "), body.lines[0].number)) == 1:
+        (width,), names = between, len(body.lines[0].raw.split())
+        if width > 1 and names in (width, width - 1) and names > 1:
+            told = f"all rows have {width} fields between blanks (--separator ' ')"
+            notes.append(f"one column was found; {told}")
     return notes
 
 

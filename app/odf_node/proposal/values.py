@@ -21,15 +21,32 @@ INT64 = range(-(2**63), 2**63)
 NULL_WORDS = frozenset(
     {
         *("NA", "N/A", "n/a", "#N/A", "#NA", "n.a.", "n. a.", "NULL", "null", "Null", "(null)"),
-        *("None", "none", "nil", "\\N", "-", "--", "–", "—", "?", ".", "..", "...", "…", ":"),
+        *(
+            "None",
+            "none",
+            "nil",
+            "\\N",
+            "\\\\N",
+            "-",
+            "--",
+            "–",
+            "—",
+            "?",
+            ".",
+            "..",
+            "...",
+            "…",
+            ":",
+        ),
         *("#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "missing", "<null>", "<NA>"),
         "NaT",
     }
 )
 """Words that are often used for a missing value."""
-MOSTLY = 20
-"""A column is told as one of numbers although it is text, if only one of so many, or of fewer, is
-another."""
+_GUARDED = re.compile(r'="[^"]*"|=-?[\d.]+')
+"""A text that programs of tables guard by a formula."""
+_ROUNDED = re.compile(r"\d\.\d{1,5}E\+1\d")
+"""A long whole number as programs of tables shorten it."""
 _INT = re.compile(r" *-?\d{1,400} *", re.ASCII)
 _ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
 _FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
@@ -57,9 +74,9 @@ _TIME = re.compile(
 _DAYS = (
     *("d.M.yyyy", "d.M.yy", "d/M/yyyy", "M/d/yyyy", "d/M/yy", "M/d/yy", "d-M-yyyy", "M-d-yyyy"),
     *("yyyy/M/d", "yyyy.M.d", "yyyy-M-d", "d MMM yyyy", "d-MMM-yyyy", "d MMMM yyyy"),
-    *("MMM d, yyyy", "MMMM d, yyyy", "MMM d yyyy"),
+    *("MMM d, yyyy", "MMMM d, yyyy", "MMM d yyyy", "dMMMyyyy"),
 )
-_CLOCKS = (" H:mm:ss", " H:mm", " H:mm:ss.SSS", "'T'H:mm", " h:mm a", " h:mm:ss a")
+_CLOCKS = (" H:mm:ss", " H:mm", " H:mm:ss.SSS", "'T'H:mm", " h:mm a", " h:mm:ss a", ":H:mm:ss")
 DATE_PATTERNS = _DAYS
 TIME_PATTERNS = tuple(day + clock for day in _DAYS for clock in _CLOCKS)
 _EPOCH_NAME = re.compile(r"(?i)(^|_)(ts|time|timestamp|epoch|unix)(_?(s|ms))?$|_at$")
@@ -194,23 +211,34 @@ def _is_ambiguous(texts: Sequence[str]) -> bool:
 
 
 def _remark(texts: Sequence[str]) -> str:
-    for what, pattern in (("numbers", _FLOAT), ("dates", _DATE), ("times", _TIME)):
-        others = [text for text in texts if not pattern.fullmatch(text)]
-        if others and len(others) <= max(1, len(texts) // MOSTLY) < len(texts) - 1:
-            return (
-                f"{what}, but for {len(others)} texts such as {others[0][:40]!r}, so text "
-                "(--type, with --on-bad-rows quarantine)"
-            )
+    """Return why texts are no numbers, dates or times, although half of them or more are."""
     if _is_ambiguous(texts):
         return (
             "numbers with thousands or fractions, which the sample does not tell, so text "
             "(--thousands or --decimal)"
         )
+    for what, pattern in (("numbers", _FLOAT), ("dates", _DATE), ("times", _TIME)):
+        others = [text for text in texts if not pattern.fullmatch(text)]
+        if others and 2 * len(others) <= len(texts) and not _is_signed(texts):
+            return (
+                f"{what}, but for {len(others)} texts such as {others[0][:40]!r}, so text "
+                "(--type, with --on-bad-rows quarantine)"
+            )
+    if all(map(_GUARDED.fullmatch, texts)):
+        return 'texts are written as formulas (="…"), whose signs are part of them'
     if all(signs.plain(texts) is None for signs in OTHER_SIGNS):
-        if all(map(_SIGNED.fullmatch, texts)):
+        if _is_signed(texts):
             return "numbers with a sign of money or per cent, or in brackets, so text"
         return ""
     return "numbers of another form than others in the file, so text (--decimal, --thousands)"
+
+
+def _is_signed(texts: Sequence[str]) -> bool:
+    """Whether numbers have signs of money and the like, or some of them."""
+    signed = [text for text in texts if _SIGNED.fullmatch(text)]
+    others = [text for text in texts if not _SIGNED.fullmatch(text)]
+    figures = re.compile(f"-?{_FIGURES}")
+    return bool(signed) and all(map(figures.fullmatch, others))
 
 
 def _integer(name: str, texts: Sequence[str]) -> Guess:
@@ -237,6 +265,12 @@ def _fraction(name: str, texts: Sequence[str]) -> Guess:
         as_text = f"--type {name or 'COLUMN'}=String keeps texts"
         if code:
             return Guess("Float64", note=f"{code!r} is read as a number ({as_text})")
+        if all(map(_ROUNDED.fullmatch, texts)):
+            note = (
+                f"{texts[0]!r} may be a code of many digits, which a program of tables has "
+                "rounded: they are not in the file"
+            )
+            return Guess("Float64", note=note)
         if all(map(_THOUSANDS_OR_NOT.fullmatch, texts)):
             shown = next(text.strip() for text in texts if "." in text)
             note = f"{shown!r} is read with a fraction (--thousands . if it has none)"

@@ -94,10 +94,12 @@ def match(
 
 
 def names_columns(record: Sequence[str], declared: Sequence[str]) -> bool:
-    """Return whether a record is a header and not a row, because it has all declared names. False
-    for a single column, which does not allow a decision."""
-    if len(record) != len(declared) or len(declared) < 2:
+    """Return whether a record is a header and not a row, because it has all declared names; that
+    of a single column as it is declared."""
+    if len(record) != len(declared) or not declared:
         return False
+    if len(declared) == 1:
+        return list(record) == list(declared)
     found, wanted = _keys(record, declared)
     return sorted(found) == sorted(wanted)
 

@@ -21,6 +21,7 @@ from throwaway import throwaway_stores
 
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeOption, DataTypeString
 from odf_protocol.metadata.sources import ReadStep, ReadStepCsv, ReadStepNdJson, ReadStepParquet
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
@@ -216,3 +217,14 @@ def test_a_bad_line_at_the_beginning_of_lines_in_splits_is_set_aside(
     receipt = run_ingest(posting.dataset, asked, posting.bench, now=NOW)
     assert max(many.partitions) > 2
     assert (receipt.rows_added, receipt.rows_rejected) == (401, 1)
+
+
+def test_the_name_of_the_only_column_is_no_row(stores: Stores, tmp_path: Path) -> None:
+    kind = DataTypeOption(inner=DataTypeString())
+    read = ReadStepParquet(schema=DataSchema(fields=(DataField(name="v", type=kind),)))
+    posting = Posting(stores, tmp_path, read)
+    posting.post(pa.table({"v": ["X"]}), PARQUET)
+    with pytest.raises(BadInput, match="the first line names the columns"):
+        posting.post(b"v\nX\n", CSV)
+    posting.post(b"V\nX\n", CSV)  # a text like others
+    assert posting.rows("v") == [("X",), ("V",), ("X",)]

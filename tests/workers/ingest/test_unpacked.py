@@ -25,6 +25,7 @@ from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepCsv,
     ReadStepEsriShapefile,
+    ReadStepJson,
     ReadStepNdJson,
     ReadStepParquet,
 )
@@ -203,3 +204,16 @@ def test_the_size_of_a_parquet_body_is_that_of_its_values(tmp_path: Path) -> Non
     receipt = run_ingest(dataset, upload(stores, dataset, out.getvalue()), bench, now=NOW)
     assert receipt.ran is not None
     assert receipt.ran.bytes >= 1_600_000
+
+
+@pytest.mark.parametrize("read", [ReadStepNdJson(), ReadStepJson()])
+def test_records_on_lines_that_are_called_a_document_are_read_as_lines(
+    read: ReadStep, ingested: Any
+) -> None:
+    lines = b'{"n":1,"city":"A"}\r\n\n{"n":2,"city":null}\n'
+    for body in (lines, b"\xef\xbb\xbf" + lines, gzip.compress(lines)):
+        assert ingested(body, read, "application/json") == TABLE.to_pylist()
+    document = b'[{"n":1,"city":"A"},\n{"n":2,"city":null}]'
+    assert ingested(document, read, "application/json") == TABLE.to_pylist()
+    with pytest.raises(BadInput, match="line 2"):
+        ingested(b'{"n":1,"city":"A"}\n{"n":2,"city"\n', read, "application/json")

@@ -18,7 +18,7 @@ import click
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.datasets.node.naming import dataset_ref
+from odf_storage.datasets.node.naming import SINGLE_OWNER, dataset_ref
 from odf_storage.stores.ports.accounts import AuditEntry
 from odf_storage.stores.ports.values import Reach, Scope
 
@@ -40,6 +40,13 @@ def token() -> None:
 def _node_option(command: Callable[..., Any]) -> Callable[..., Any]:
     shown = click.option("--node", metavar="URL", help="Ask this node for your own, logged in.")
     return shown(token_option(command))
+
+
+def _tell_of_new_account(stores: Any, account: str) -> None:
+    """Print a note if a token makes its account: without it a mistyped name would be an account
+    that nobody looks for. The owner of a node with one tenant is always made."""
+    if account.lower() != SINGLE_OWNER and stores.accounts.find_account(account) is None:
+        click.echo(f"note: there was no account {account[:100]}; this makes one", err=True)
 
 
 def _needed(account: str | None) -> str:
@@ -100,6 +107,7 @@ def create(
     account = _needed(account)
     with node_stores(data, database_url, may_be_new=True) as (stores, settings):
         only = None if dataset is None else _dataset(stores, settings, dataset)
+        _tell_of_new_account(stores, account)
         owner = ensure_account(stores.accounts, account, os.urandom, is_admin=admin)
         created = create_token(
             stores.accounts,

@@ -53,7 +53,11 @@ def tell_of_new_node(settings: Settings) -> None:
     would wonder why the node does not know their token.
     """
     if not _has_database(settings):
-        click.echo(f"note: there was no node in {settings.data}; this makes one", err=True)
+        click.echo(
+            f"note: there was no node in {settings.data}; this makes one (--data names the folder "
+            "of another)",
+            err=True,
+        )
 
 
 def any_folder(_: Settings) -> None:

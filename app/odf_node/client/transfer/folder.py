@@ -194,12 +194,13 @@ def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 FILE_TYPES: dict[str, str] = {
-    ".csv": "text/csv",
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), "text/csv"),
     ".json": "application/json",
     ".ndjson": "application/x-ndjson",
     ".jsonl": "application/x-ndjson",
     ".geojson": "application/geo+json",
     ".ndgeojson": "application/x-ndgeojson",
+    ".geojsonl": "application/x-ndgeojson",
     ".parquet": "application/vnd.apache.parquet",
     ".arrows": "application/vnd.apache.arrow.stream",
     **{f".{ending}": kind for ending, kind in WORKBOOK_TYPES.items()},

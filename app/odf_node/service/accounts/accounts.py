@@ -47,7 +47,12 @@ def find_account(accounts: AccountStore, name: str) -> Account:
     """Return the account with this name. Raises `AccountUnknown`."""
     found = accounts.find_account(name)
     if found is None:
-        raise NotFound("AccountUnknown", f"there is no account {name[:100]}", account=name[:100])
+        raise NotFound(
+            "AccountUnknown",
+            f"there is no account {name[:100]}; on the node's machine, `odf-node account list` "
+            "shows all, and `odf-node account create` makes one",
+            account=name[:100],
+        )
     return found
 
 

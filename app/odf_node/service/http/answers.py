@@ -269,6 +269,9 @@ EXTENSIONS: dict[str, str] = {
     **WORKBOOK_TYPES,
     "shp": "application/vnd.shp",
     "shx": "application/vnd.shp",
+    **dict.fromkeys(("tsv", "tab", "txt"), "text/csv"),
+    "jsonl": "application/x-ndjson",
+    "geojsonl": "application/x-ndgeojson",
 }
 PACKED = (".gz", ".zip", ".bz2", ".zst")
 """Extensions of compressed files, which workers unpack when they read them."""

@@ -31,6 +31,9 @@ from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepCsv,
     ReadStepEsriShapefile,
+    ReadStepJson,
+    ReadStepNdGeoJson,
+    ReadStepNdJson,
     ReadStepParquet,
 )
 from odf_protocol.sources.source_options import options_of
@@ -42,6 +45,7 @@ from ...prepare.workbook import OLE, ZIP, Dialect, UnusableWorkbook, is_workbook
 from ...runtime.command import CHUNK_BYTES, PrepareLimits
 from ...runtime.progress import Content, mapped, opened
 from ...slices.schema import Limits
+from ..values.csv_records import BOM
 from ..values.features import BEGIN_BYTES, refuse_page
 from .plain_text import TEXTS, Plain, plain_text
 
@@ -125,7 +129,32 @@ def plain_file(content: Content, step: ReadStep, scratch: Path, limits: Limits) 
         return _of_sheet(content, step, scratch, limits)
     if isinstance(step, TEXTS):
         refuse_page(begin, step)
+    if isinstance(step, ReadStepJson):
+        step = _of_lines(content, step)
     return plain_text(content, step, scratch / "plain-text", limits)
+
+
+def _of_lines(content: Content, step: ReadStepJson) -> ReadStep:
+    """Return the step for a body that is called a document and has a record on each line, which no
+    document has; the first line has to be among the first bytes."""
+    with opened(content) as stream:
+        begin = stream.read(CHUNK_BYTES)
+    first, _, rest = begin.removeprefix(BOM).lstrip().partition(b"\n")
+    if step.sub_path or not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
+        return step
+    try:
+        record = msgspec.json.decode(first)
+    except (ValueError, RecursionError):
+        return step
+    if record.get("type") == "Feature" and "geometry" in record:
+        return ReadStepNdGeoJson(ddl_schema=step.ddl_schema, schema=step.schema)
+    return ReadStepNdJson(
+        ddl_schema=step.ddl_schema,
+        date_format=step.date_format,
+        encoding=step.encoding,
+        timestamp_format=step.timestamp_format,
+        schema=step.schema,
+    )
 
 
 def _of_sheet(content: Content, step: ReadStep, scratch: Path, limits: Limits) -> Plain:

@@ -202,8 +202,8 @@ def refuse_header(content: Content, form: CsvFormat, names: Sequence[str], limit
             return
     if first is not None and names_columns(first.fields, names):
         raise HeaderMismatch(
-            "the first line names the columns, and the source says that there is no header "
-            "(`header: true` would say that there is one)",
+            "the first line names the columns, and the source declares no header: leave the line "
+            "out, or declare `header: true`",
             line=first.line,
         )
 
