@@ -1,5 +1,5 @@
 """Everything that reads a stranger's text in the service's own process takes time in proportion to
-the length of the text.
+the length of the text, and so does every expression of the workers.
 
 The test finds every regular expression of these rooms by itself: it parses their sources,
 evaluates the expression that a call of `re` or `re2` compiles, and runs it by the methods that its
@@ -39,11 +39,19 @@ from odf_protocol.codec.manifests import load_documents
 from odf_protocol.ddl import parse_ddl
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.events import SqlQueryStep
+from odf_protocol.metadata.sources import ReadStepCsv
 from odf_storage.datasets.query.messages import with_own_names
 from odf_workers.engines.port.query_size import QuerySize, check_size
+from odf_workers.engines.spark.limit import has_literal_moment
+from odf_workers.readers.formats.plain_text import _lines
+from odf_workers.readers.values.features import refuse_page
+from odf_workers.readers.values.forms import _number_pattern
+from odf_workers.slices.schema import Limits
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("protocol", "storage", "app/odf_node/service", "app/odf_node/proposal")
+WORKERS = "workers/odf_workers"
+"""A room of which expressions are measured: they read queries and files of strangers."""
 ENGINES = ("re", "re2")
 FLAGS_AT = {
     "compile": 1,
@@ -77,6 +85,8 @@ UNITS = (
     *(
         "/* ",
         "*/",
+        "/**/",
+        "<!---->",
         "${{",
         "}}",
         "a,",
@@ -115,10 +125,15 @@ MADE = {
     "app/odf_node/proposal/values.py": "of signs in a fixed table; a text is read once a form",
     "app/odf_node/service/flight/tables.py": "RE2, of at most 200 characters, or of one alias",
     "protocol/odf_protocol/sources/time_patterns.py": "of at most 100 characters; it reads 200",
+    "workers/odf_workers/engines/port/port.py": "of a name in a message, or a fixed table",
+    "workers/odf_workers/prepare/workbook_program.py": "of three signs",
+    "workers/odf_workers/readers/values/csv_records.py": "of one sign",
+    "workers/odf_workers/readers/values/forms.py": "of two signs; measured",
 }
 """Modules that compile an expression out of values, with the reason why it is bounded."""
 
 
+NAMED = ReadStepCsv(header=True)
 COMMAS = TimeForm(separator=",", quote='"', escape=None)
 PARSERS: dict[str, Callable[[str], object]] = {
     "names of the reference in a query": lambda text: with_own_names(
@@ -135,6 +150,10 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "filters of OData": lambda text: filter_sql(text, {}),
     "orders of OData": lambda text: order_sql(text, {}),
     "options of OData": lambda text: FeedAsked.parse([("$skiptoken", text)]),
+    "moments in queries for Spark": lambda text: has_literal_moment("date" + text),
+    "beginnings of files": lambda text: refuse_page(text.encode(), NAMED),
+    "numbers with signs of a place": lambda text: _number_pattern(",", ".").fullmatch(text),
+    "lines of a file": lambda text: list(_lines([text], Limits())),
     "Range": lambda text: parse_ranges(text, 1000),
     "Content-Type": lambda text: media_type_of(text, text),
     "quotes of a table": lambda text: [
@@ -183,7 +202,7 @@ def expressions() -> list[Found]:
     """Return every expression that a module of the rooms compiles."""
     return [
         found
-        for room in ROOMS
+        for room in (*ROOMS, WORKERS)
         for path in sorted((ROOT / room).rglob("*.py"))
         for found in _in_module(path)
     ]
@@ -380,13 +399,13 @@ FUNCTIONS = list(functions())
 
 def test_the_search_finds_expressions_in_all_rooms():
     places = {each.place.partition(":")[0] for each in found()}
-    for room in ROOMS:
+    for room in (*ROOMS, WORKERS):
         assert any(place.startswith(room) for place in places), room
     for place in MADE:
         assert (ROOT / place).is_file()
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", [*ROOMS, WORKERS])
 def test_every_expression_takes_time_in_proportion_to_the_text(room):
     troubles = {}
     for each in found():

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from odf_protocol.errors import Unavailable
-from odf_storage.runtime.logs import OUTAGE_S, JsonLines, Outages, TextLines
+from odf_storage.runtime.logs import OUTAGE_S, JsonLines, Outages, TextLines, set_up
 
 
 class StoreAway(Unavailable):
@@ -59,3 +59,19 @@ def test_an_error_of_the_database_driver_is_an_outage_and_any_other_keeps_its_tr
     assert len(stream.getvalue().splitlines()) == 1
     failing(log, ValueError("a defect"), times=2)
     assert stream.getvalue().count("Traceback") in (4, 2)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_log_of_a_program_has_one_line_of_an_outage(form, capsys):
+    root, ours = logging.getLogger(), logging.getLogger("odf")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    try:
+        set_up("info", form)
+        failing(logging.getLogger("odf.test"), StoreAway("no answer"), times=30)
+        failing(logging.getLogger("another"), StoreAway("no answer"), times=30)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
+    (only,) = capsys.readouterr().err.splitlines()
+    assert "StoreAway" in only

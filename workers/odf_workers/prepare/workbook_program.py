@@ -21,13 +21,14 @@ CHUNK_BYTES = 1 << 20
 SHOWN = 5
 EXACT_WHOLE = 1e15
 """Whole numbers below it are written without an exponent; programs keep fifteen digits."""
-_SHEET = re.compile(rb"<(?:\w+:)?sheet\s([^>]*)>")
-_RELATION = re.compile(rb"<(?:\w+:)?Relationship\s([^>]*)>")
-_ATTRIBUTE = re.compile(rb'([\w:]+)\s*=\s*"([^"]*)"')
-_CELL = re.compile(rb"<(?:\w+:)?c\s([^>]*)>")
-_FORMATS = re.compile(rb"<(?:\w+:)?numFmt\s([^>]*)>")
-_STYLES = re.compile(rb"<(?:\w+:)?cellXfs[\s>].*?</(?:\w+:)?cellXfs>", re.DOTALL)
-_STYLE = re.compile(rb"<(?:\w+:)?xf\s([^>]*)>")
+_SHEET = re.compile(rb"<(?:\w+:)?sheet\s([^<>]*)>")
+_RELATION = re.compile(rb"<(?:\w+:)?Relationship\s([^<>]*)>")
+_ATTRIBUTE = re.compile(rb'(?<![\w:])([\w:]+)\s*=\s*"([^"]*)"')
+_CELL = re.compile(rb"<(?:\w+:)?c\s([^<>]*)>")
+_FORMATS = re.compile(rb"<(?:\w+:)?numFmt\s([^<>]*)>")
+_STYLES = re.compile(rb"<(?:\w+:)?cellXfs[\s>]")
+_STYLES_END = re.compile(rb"</(?:\w+:)?cellXfs>")
+_STYLE = re.compile(rb"<(?:\w+:)?xf\s([^<>]*)>")
 _PADDED = re.compile(r"0[0 /-]*0")
 """Formats of numbers that show leading zeros, such as those of postal codes."""
 _LITERAL = {ord(sign): None for sign in '"\\\\'}
@@ -233,8 +234,9 @@ def _padding(archive: zipfile.ZipFile) -> set[bytes]:
         for one in formats
         if _PADDED.fullmatch(_unescaped(one.get(b"formatCode", b"")).decode().translate(_LITERAL))
     }
-    found = _STYLES.search(text)
-    styles = _STYLE.finditer(found[0]) if found else ()
+    begin = _STYLES.search(text)
+    end = begin and _STYLES_END.search(text, begin.end())
+    styles = _STYLE.finditer(text, begin.end(), end.start()) if begin and end else ()
     return {
         str(number).encode()
         for number, style in enumerate(styles)

@@ -66,7 +66,7 @@ DEFAULT_CATALOG = "kamu"
 """Catalogue and schema of tables; the reference node has the same names in its errors."""
 _INSTEAD = (
     (
-        re.compile(rf"{re.escape(ONLY_QUERIES)}\Z|.*information_schema"),
+        re.compile(rf"\A(?:{re.escape(ONLY_QUERIES)}\Z|.*information_schema)"),
         'GET /datasets lists the datasets, and select * from "name" limit 0 has the columns of one',
     ),
     (
@@ -78,7 +78,7 @@ _INSTEAD = (
         'write "account/name" in double quotes for the dataset of an account',
     ),
     (
-        re.compile(r"Invalid function '(?:json|get_json)|.*Operator (?:->|->>|#>|#>>) "),
+        re.compile(r"\A(?:Invalid function '(?:json|get_json)|.*Operator (?:->|->>|#>|#>>) )"),
         "JSON in texts has no functions here: declare columns for its values in the source",
     ),
 )

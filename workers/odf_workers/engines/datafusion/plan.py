@@ -162,7 +162,7 @@ REFUSED = frozenset({"with_metadata"})
 of a dataset without its author's manifest."""
 
 
-_QUOTED = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`[^`]*`|--[^\n]*|/\*.*?\*/")
+_QUOTED = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)")
 _PASSED_OVER = re.compile(r"(?i)\b(TABLESAMPLE|PREWHERE|CONNECT\s+BY)\b")
 """Words that the parser accepts and the planner ignores, so that no plan shows them."""
 

@@ -277,7 +277,7 @@ _WRITTEN = {
     "LATENESS": r"\blateness\b",
 }
 """For each construct that may begin a message: the pattern of its SQL."""
-_NO_CODE = re.compile(r"(?s)--[^\n]*|/\*(?!\+).*?\*/|'(?:\\.|''|[^'\\])*'")
+_NO_CODE = re.compile(r"(?s)--[^\n]*|/\*(?!\+).*?(?:\*/|\Z)|'(?:\\.|''|[^'\\])*'")
 
 
 def told(message: str) -> Where | None:
@@ -390,7 +390,8 @@ def without_place(message: str) -> str:
 
 
 _QUOTED = re.compile(
-    r"(?s)--[^\n]*|/\*.*?\*/|'(?:\\.|''|[^'\\])*'|`(?:``|[^`])*`|\"(?P<text>(?:\\.|\"\"|[^\"\\])*)\""
+    r"(?s)--[^\n]*|/\*.*?(?:\*/|\Z)|'(?:\\.|''|[^'\\])*'|`(?:``|[^`])*`"
+    r"|\"(?P<text>(?:\\.|\"\"|[^\"\\])*)\""
 )
 """Matches what has quotes or is a comment; `text` is what is in double quotes."""
 _OTHER = re.compile(

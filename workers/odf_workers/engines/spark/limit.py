@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import re2
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812
@@ -145,12 +146,16 @@ def _expressions(plan: Node) -> Iterator[Node]:
         yield from _expressions(below)
 
 
-_TYPE = r"\b(?:date|timestamp(?:_ltz|_ntz)?)(?:\s|--[^\n]*\n|/\*.*?\*/)*"
-_MOMENT = r"[\s\x00-\x20\x7f]*(?:(?:now|today|tomorrow|yesterday)\b|T[0-9]|[0-9]{1,2}:)"
-_TIME_LITERAL = re.compile(rf"(?is){_TYPE}r?['\"]{_MOMENT}")
+_TYPE = r"\b(?:date|timestamp(?:_ltz|_ntz)?)"
+_BLANK = r"[\s\v\x1c-\x1f\x85\pZ]"
+_MOMENT = r"[\x00-\x20\x7f\x85\pZ]*(?:(?:now|today|tomorrow|yesterday)\b|T[0-9]|[0-9]{1,2}:)"
+_TIME_LITERAL = re2.compile(rf"(?is){_TYPE}(?:{_BLANK}|--[^\n]*\n|/\*.*?\*/)*r?['\"]{_MOMENT}")
 """Matches a time literal with such a text. The parser evaluates it, so no plan shows the text."""
 _TEXT = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
-_WORDS = re.compile(rf"(?is)--[^\n]*|/\*.*?\*/|`[^`]*`|(?P<type>{_TYPE})?(?P<text>{_TEXT})")
+_GAP = r"(?>\s|--[^\n]*\n|/\*.*?\*/)*"
+_WORDS = re.compile(
+    rf"(?is)--[^\n]*|/\*.*?(?:\*/|\Z)|`[^`]*`|(?P<type>{_TYPE}{_GAP})?(?P<text>{_TEXT})"
+)
 _ONLY_TIME = r"^[\x00-\x20\x7f]*[+-]?(T|[0-9]+:)"
 _NO_DATE = "no date in: "
 _PARSERS = {"JsonToStructs": "from_json", "CsvToStructs": "from_csv"}
@@ -159,7 +164,7 @@ _OF_THE_DAY = "a time without a date would get that of the day it is computed"
 
 def has_literal_moment(query: str) -> bool:
     """Return whether the text of a query may contain a literal like `timestamp 'now'`."""
-    if _TIME_LITERAL.search(query):
+    if _TIME_LITERAL.search(query.encode("utf-8", "replace").decode()):
         return True
     literals = (found["text"] for found in _WORDS.finditer(query) if found["type"])
     return any("\\" in text for text in literals)  # an escape may stand for any text

@@ -48,7 +48,9 @@ _INFERRED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("int64", re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)),
     (
         "float64",
-        re.compile(r"-?((\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?|\d+[eE][-+]?\d+|inf)|nan|NaN", re.ASCII),
+        re.compile(
+            r"\A(?:-?((\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?|\d+[eE][-+]?\d+|inf)|nan|NaN)", re.ASCII
+        ),
     ),
     ("date", re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)),
     (

@@ -46,7 +46,7 @@ OF_LINES = ("skipLines", "unitLines", "footerLines", "repeatedHeader", "sheet")
 """Options that are done with when a file is plain."""
 SHOWN_LINES = 10
 _MARK_BYTES = 4
-_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _VALUE = re.compile(r"[-+]?\d[-+\d.,:/'Ee TZ]*")
 """A number, a date or a time, as a line of units has none."""
 
@@ -142,11 +142,12 @@ def _lines(text: Iterable[str], limits: Limits) -> Iterator[str]:
     """Yield lines with their ends. Raises `InputTooLarge`."""
     rest, number = "", 1
     for chunk in text:
+        known = len(rest) - rest.endswith("\r")
         rest += chunk
         at = 0
         # The last line, and a carriage return at the end, may go on with the next chunk.
-        for found in _LINES.finditer(rest, 0, len(rest) - rest.endswith("\r")):
-            yield found[0]
+        for found in _LINE_END.finditer(rest, known, len(rest) - rest.endswith("\r")):
+            yield rest[at : found.end()]
             at, number = found.end(), number + 1
         rest = rest[at:]
         if len(rest) > limits.row_bytes:

@@ -336,12 +336,12 @@ def not_wgs84(name: str) -> str:
 
 BEGIN_BYTES = 1_024
 _PAGE = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)"
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?><!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)"
     rb"[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
 _OTHERS = (
-    (re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s", re.IGNORECASE), "an XML document"),
+    (re.compile(rb"\A(?:\xef\xbb\xbf)?\s*<\?xml\s", re.IGNORECASE), "an XML document"),
     (re.compile(rb"version https://git-lfs\.github\.com/"), "a pointer of Git LFS to a file"),
     (re.compile(rb"%PDF-"), "a PDF document"),
 )

@@ -30,10 +30,10 @@ _SECONDS_OF_1973, _JANUARY_1970 = 10**8, 31 * 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1)
 _INTEGER = r"^[+-]?[0-9]+$"
-_FLOAT = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+_FLOAT = r"(?i)^[+-]?(([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _OF_INTEGERS, _OF_FLOATS = "+-0123456789", "+-.0123456789eEaAfFiInNtTyY"
 """For texts of only these characters, Arrow accepts the same numbers as the rules."""
-_DECIMAL = r"(?i)^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?$"
+_DECIMAL = r"(?i)^[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]{1,4})?$"
 _SHORT_DECIMAL = r"^[+-]?([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})$"
 """Decimals that fit into 38 digits at any scale; beyond that, Arrow overflows without an error."""
 _PLAIN_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,3})?)?)?$"
