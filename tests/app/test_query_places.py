@@ -70,3 +70,19 @@ def test_a_function_of_other_types_is_told_without_talk_of_bugs(node):
     with node.http() as client:
         told = client.post("/query", json={"query": "select sum(city) from city"}).json()
     assert told["message"].startswith("No function matches the given name and argument types")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("select 9223372036854775807 + 1", "value of 9223372036854775808 is out of range Int64"),
+        ("select cast('x' as bigint)", "Cannot cast string 'x' to value of Int64 type"),
+        ("select population / 0 from city", "Divide by zero error"),
+        ("select to_timestamp('no')", "Error parsing timestamp from 'no'"),
+        ("select repeat(city, 99999999999) from city", "string size overflow"),
+    ],
+)
+def test_an_error_of_a_value_begins_with_what_is_wrong(node, query, said):
+    with node.http() as client:
+        told = client.post("/query", json={"query": query}).json()
+    assert told["message"].startswith(said)

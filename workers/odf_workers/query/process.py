@@ -98,7 +98,9 @@ SETTINGS = {
 memory."""
 _OUT_OF_POOL = "Resources exhausted"
 _KIND = re.compile(
-    r"^(?:DataFusion error: |Error during planning: |Schema error: |External error: )+"
+    r"^(?:(?:DataFusion error|Error during planning|Schema error|External error|Execution error"
+    r"|Arrow error|Cast error|Compute error|Parser error|Invalid argument error): "
+    r"|(?:Optimizer rule '\w+' failed|\w+)\s+caused by\s+)+"
 )
 _PARSER = re.compile(r'^SQL error: \w+\("(?P<said>.*)"\)$', re.DOTALL)
 _ADDS_FLOATS = re.compile(
