@@ -126,7 +126,7 @@ def test_an_error_names_the_line_of_the_original(tmp_path: Path) -> None:
 def test_a_file_shorter_than_what_is_left_out_is_refused(tmp_path: Path) -> None:
     for options in ({"skipLines": 3}, {"footerLines": 2}):
         with refusing("TooFewLines", match="leaves out"):
-            read(tmp_path, "a,b\n1,2\n", TEXT, **options)
+            read(tmp_path, "title\n1,2\n", TEXT, **options)
 
 
 def test_lines_that_repeat_the_header_are_counted_and_no_rows(tmp_path: Path) -> None:

@@ -31,7 +31,13 @@ from odf_protocol.metadata.sources import (
     ReadStepNdGeoJson,
     ReadStepNdJson,
 )
-from odf_protocol.sources.csv_header import UTF8, HeaderMismatch, marked_encoding, match
+from odf_protocol.sources.csv_header import (
+    UTF8,
+    HeaderMismatch,
+    marked_encoding,
+    match,
+    names_columns,
+)
 from odf_protocol.sources.source_options import PREFIX, ReadOptions, RepeatedHeader, options_of
 from odf_protocol.sources.source_rules import csv_characters, text_encoding
 
@@ -81,7 +87,7 @@ def plain_text(content: Content, step: ReadStep, target: Path, limits: Limits) -
 
     Raises:
         BadRow: the text is not of the encoding.
-        TooFewLines, UnitsDiffer, InputTooLarge.
+        TooFewLines, HeaderMismatch, UnitsDiffer, InputTooLarge.
     """
     if is_plain(content, step):
         return Plain(content, step)
@@ -167,7 +173,7 @@ class LeftOut:
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield all lines, blank ones in the place of those that are left out. Raises
-        `TooFewLines`, `UnitsDiffer`."""
+        `TooFewLines`, `HeaderMismatch`, `UnitsDiffer`."""
         numbered = enumerate(lines, 1)
         header, skipped = None, 0
         while skipped < self.options.skip_lines:
@@ -180,6 +186,7 @@ class LeftOut:
                     lines=skipped,
                 )
             skipped += 1
+            self._refuse_header(skipped, line)
             yield _blank(line)
         if self.step.header:
             for line in self._of(numbered):
@@ -193,6 +200,20 @@ class LeftOut:
             yield _blank(found[1])
         check_units(header, units, self.step, self.options)
         yield from self._rows(numbered, header)
+
+    def _refuse_header(self, number: int, line: str) -> None:
+        """Raise `HeaderMismatch` if a line that is left out before the header is the header: the
+        file has fewer titles than the source says, and its first row would be left out, too."""
+        schema = self.step.schema
+        names = [] if schema is None else [column.name for column in schema.fields]
+        if not self.step.header or len(names) < 2:
+            return
+        if names_columns(_fields(line.removeprefix("\ufeff"), self.step), names):
+            raise HeaderMismatch(
+                f"line {number} names the columns, and the source leaves out "
+                f"{self.options.skip_lines} lines before the header ({PREFIX}skipLines)",
+                line=number,
+            )
 
     def _of(self, numbered: Iterator[tuple[int, str]]) -> Iterator[str]:
         return (line for _, line in numbered)
