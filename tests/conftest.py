@@ -143,6 +143,18 @@ def _quick_clients() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _quick_yaml() -> Iterator[None]:
+    """Tests read long documents, as the contract is: by the loader in C."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "safe_load", functools.partial(yaml.load, Loader=loader))
+        patch.setattr(yaml, "safe_load_all", functools.partial(yaml.load_all, Loader=loader))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _quick_engines() -> Iterator[None]:
     """Tests make an engine each, or a node that answers queries: the process that loads DataFusion
     and forks one for each query is the same for all. Tests of that process make their own."""
