@@ -64,13 +64,13 @@ FLAGS_AT = {
 SHORT = (8, 16, 24, 32, 64, 256, 1_024)
 SHORT_S = 0.05
 """Seconds of processor time that a text of at most 1,024 characters may take."""
-FLOOR_S = 0.002
+FLOOR_S = 0.001
 """What takes less at `LONG` characters is linear: a square would take ten times as long."""
 SLOW_S = 0.1
 """What takes longer is measured from a quarter of `LONG` on: a square would take minutes."""
 SURE_S = 0.4
 """What takes longer than this, and too many times as long, does not by chance."""
-LONG = 8_192
+LONG = 4_096
 MOST_FOR_DOUBLE = 2.5
 LONGER = ((4, 0), (16, 0), (16, 1), (16, 4))
 """How many times the length, after how many seconds' pause. Each is for what seems to take too long
@@ -424,7 +424,7 @@ def test_every_parser_takes_time_in_proportion_to_the_text(name):
         with suppress(NodeError, ValueError):
             PARSERS[name](text)
 
-    assert trouble_of(read, prefixes=("",), long=LONG // 2) is None
+    assert trouble_of(read, prefixes=("",), long=LONG) is None
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_the_search_finds_functions_in_all_rooms() -> None:
 def test_a_function_of_a_text_takes_time_in_proportion_to_it(
     module: str, name: str, kind: type
 ) -> None:
-    assert trouble_of(_reader(module, name), kind, prefixes=("",), long=LONG // 2) is None
+    assert trouble_of(_reader(module, name), kind, prefixes=("",), long=LONG) is None
 
 
 def test_a_function_that_takes_more_is_found_and_noticed() -> None:
@@ -473,4 +473,4 @@ def test_a_function_that_takes_more_is_found_and_noticed() -> None:
     assert (name, _kind(function)) == ("parsed", str)
     scope: dict[str, Any] = {}
     exec(source, scope)
-    assert trouble_of(scope["parsed"], prefixes=("",), long=LONG // 2) is not None
+    assert trouble_of(scope["parsed"], prefixes=("",), long=LONG) is not None
