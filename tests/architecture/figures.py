@@ -47,9 +47,13 @@ def modules() -> Iterator[Path]:
 
 def classes_of(tree: ast.Module) -> Iterator[ast.ClassDef]:
     """Yield the classes of a module, also those inside of others."""
-    for node in ast.walk(tree):
+    statements: list[ast.AST] = [*tree.body]
+    for node in statements:  # of expressions there are many more, and none has a class
         if isinstance(node, ast.ClassDef):
             yield node
+        for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inside = getattr(node, part, ())
+            statements += inside if isinstance(inside, list) else ()
 
 
 def bases_of(each: ast.ClassDef) -> set[str]:
