@@ -60,3 +60,14 @@ def test_a_dataset_is_opened_by_name_without_libraries_of_the_network():
     code = "import odf_node, sys; odf_node.open; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) & set(HEAVY) == set()
+
+
+def test_who_talks_to_a_node_loads_no_command_line_of_the_http_library():
+    code = (
+        "import sys; from odf_node.client.nodes.later import httpx, reach; reach.connected; "
+        "httpx.Client; print(*sys.modules); from httpx._main import main"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "httpx" in loaded
+    assert loaded.isdisjoint({"httpx._main", "rich", "pygments"})

@@ -24,10 +24,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore
-import httpx
 
 from odf_storage.runtime.networks import reachable
 
+from .later import httpx
 from .limits import ClientLimits
 from .notices import Notice
 

@@ -137,7 +137,7 @@ class Sender:
 
     def send(self, url: str, message: WebhookMessage, headers: dict[str, str]) -> DeliveryAnswer:
         """Try once and return the outcome, also of an error. Takes at most `timeout_s`."""
-        import httpx  # most nodes have no webhooks
+        from ...client.nodes.later import httpx  # most nodes have no webhooks
 
         began = time.monotonic()
         status, retry_after_s = None, 0.0
@@ -162,9 +162,8 @@ class Sender:
     async def _head(
         self, url: str, message: WebhookMessage, headers: dict[str, str]
     ) -> httpx.Response:
-        import httpx
-
         from ...client.nodes.http import trusted
+        from ...client.nodes.later import httpx
         from ...client.nodes.reach import GuardedAsyncTransport
 
         sent = {"content-type": CONTENT_TYPE, "user-agent": USER_AGENT, **headers}
