@@ -70,6 +70,10 @@ def test_rows_that_are_lists_are_not_passed_over_for_records_beside_them() -> No
         (["$5", "7"], "sign of money or per cent"),
         (['="01067"', '="01068"'], "written as formulas"),
         (["4.00638E+12", "4.00639E+12"], "which a program of tables has rounded"),
+        (["+5", "-3", "7"], "numbers with a plus sign, or infinity in words, so text (--type)"),
+        (["1.5", "Infinity", "-Infinity"], "infinity in words"),
+        (["20250101", "20250228"], "looks like days (yyyyMMdd); kept as a number (--type v=Date)"),
+        (["20251301", "20250228"], None),
         (["a", "b", "1"], None),
         (["1.5e3", "2"], None),
         (["1.23456789E+15", "2"], None),
@@ -112,6 +116,11 @@ def test_empty_quotes_are_told_where_other_texts_have_no_quotes() -> None:
 def test_days_of_sas_and_stata_are_days() -> None:
     assert kinds(proposed("id,d\n1,01JAN2025\n2,15feb2025\n"))["d"] == "Date"
     assert kinds(proposed("id,t\n1,01JAN2025:10:20:30\n2,15FEB2025:01:02:03\n"))["t"] == "Timestamp"
+
+
+def test_a_comma_before_the_fraction_of_a_second_is_one_of_iso_8601() -> None:
+    text = 'id,t\n1,"2025-01-01 10:00:00,125"\n2,"2025-01-01T10:00:01,5Z"\n'
+    assert kinds(proposed(text))["t"] == "Timestamp"
 
 
 def test_fields_between_blanks_are_told() -> None:

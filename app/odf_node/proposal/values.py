@@ -45,6 +45,9 @@ NULL_WORDS = frozenset(
 """Words that are often used for a missing value."""
 _GUARDED = re.compile(r'="[^"]*"|=-?[\d.]+')
 """A text that programs of tables guard by a formula."""
+_READABLE = re.compile(r"(?i)[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|infinity|nan)", re.ASCII)
+"""A number that the reader takes, and no program writes without being asked to."""
+_COMPACT_DAY = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", re.ASCII)
 _ROUNDED = re.compile(r"\d\.\d{1,5}E\+1\d")
 """A long whole number as programs of tables shorten it."""
 _INT = re.compile(r" *-?\d{1,400} *", re.ASCII)
@@ -68,7 +71,7 @@ _EITHER = re.compile(r"-?([1-9]\d{0,2}[.,]\d{3}|\d+)", re.ASCII)
 """A whole number, or one that may have thousands or a fraction."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?))?",
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?( ?([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?))?",
     re.ASCII,
 )
 _DAYS = (
@@ -217,6 +220,8 @@ def _remark(texts: Sequence[str]) -> str:
             "numbers with thousands or fractions, which the sample does not tell, so text "
             "(--thousands or --decimal)"
         )
+    if all(map(_READABLE.fullmatch, texts)):
+        return "numbers with a plus sign, or infinity in words, so text (--type)"
     for what, pattern in (("numbers", _FLOAT), ("dates", _DATE), ("times", _TIME)):
         others = [text for text in texts if not pattern.fullmatch(text)]
         if others and 2 * len(others) <= len(texts) and not _is_signed(texts):
@@ -252,6 +257,9 @@ def _integer(name: str, texts: Sequence[str]) -> Guess:
             if all(number // factor in _SECONDS for number in numbers):
                 note = f"looks like {unit} since 1970; kept as a number"
                 return Guess("Int64", note=note)
+    if all(map(_COMPACT_DAY.fullmatch, texts)):
+        as_date = f"--type {name or 'COLUMN'}=Date"
+        return Guess("Int64", note=f"looks like days (yyyyMMdd); kept as a number ({as_date})")
     if _DAY_NAME.search(name) and all(number in _SHEET_DAYS for number in numbers):
         return Guess("Int64", note="looks like days of a spreadsheet; kept as a number")
     return Guess("Int64")
