@@ -6,12 +6,17 @@ responds if the request prefers `text/html`; otherwise the API does.
 
 from __future__ import annotations
 
-from anyio import CapacityLimiter
+from collections.abc import Awaitable, Callable
+
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from odf_storage.runtime.features import loaded
+
+from ..auth.actors import Actor
 from ..http.addresses import Route as Address
 from ..http.deps import part_of
 from ..limits.shares import Turns
@@ -21,11 +26,13 @@ from .admin import accounts as admin_accounts
 from .admin import audit as admin_audit
 from .admin import jobs as admin_jobs
 from .admin import storage as admin_storage
-from .datasets import manage, publish
+from .datasets import manage
 from .datasets import page as dataset
 from .people import account, password, signing_in, tokens
-from .render import static
+from .render import shown, static
+from .views import Views
 
+PUBLISH = "/v/publish"
 MAX_PASSWORDS = 2
 """Limit of passwords that pages check at once; each check takes memory and a core."""
 MAX_FILES = 4
@@ -41,6 +48,24 @@ STATIC = {
     "/v/dataset.css": CSS,
     **{f"/v/{name}.js": SCRIPT for name in SCRIPTS},
 }
+
+
+def _publish_form(given: Views, actor: Actor, request: Request) -> Response:
+    from .datasets.publish import form  # not needed to start
+
+    return form(given, actor, request)
+
+
+def _later(name: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint with this name of the form that publishes files, loaded when asked."""
+    place = f"{__package__}.datasets.publish:{name}"
+
+    async def asked(request: Request) -> Response:
+        endpoint = await to_thread.run_sync(loaded, place)
+        response: Response = await endpoint(request)
+        return response
+
+    return asked
 
 
 async def _static(request: Request) -> Response:
@@ -73,7 +98,9 @@ ROUTES = (
     *admin_storage.ROUTES,
     *admin_accounts.ROUTES,
     *admin_audit.ROUTES,
-    *publish.ROUTES,
+    Route(PUBLISH, shown(_publish_form), methods=["GET"]),
+    Route(PUBLISH, _later("looked"), methods=["POST"]),
+    Route(f"{PUBLISH}/dataset", _later("published"), methods=["POST"]),
     *manage.ROUTES,
     *dataset.CARD_ROUTES,
     *(Route(path, _static, methods=["GET"]) for path in STATIC),

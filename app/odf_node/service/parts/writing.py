@@ -28,7 +28,7 @@ from ..news.streams import (
 )
 from ..objects.begun_uploads import MAX_BEGUN_UPLOADS, MAX_BEGUN_UPLOADS_ACCOUNT, BegunUploads
 from ..objects.objects import AtHand
-from ..pages.datasets.publish import PUBLISH_LOOK_BYTES, FilePublishing
+from ..pages.datasets.files import PUBLISH_LOOK_BYTES, FilePublishing
 from ..transfer.admission import VALIDATION_WAIT_S, Admission, Receiving
 from ..transfer.handshake import Handshake
 from ..transfer.push import Pushing

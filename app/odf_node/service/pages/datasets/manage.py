@@ -76,7 +76,7 @@ from ..render import (
 )
 from ..views import Views
 from .content import document_of, schedule_line
-from .publish import (
+from .files import (
     FilePublishing,
     in_turn,
     received_file,
