@@ -15,9 +15,9 @@ from odf_node.service.auth.dataset_access import readable
 from odf_node.service.setting_groups.words import AnonymousReads
 from odf_protocol.metadata.events import SetInfo
 from odf_storage.datasets.node.overviews import bring_up
-from odf_storage.stores.ports.publications import WantedOverviews
+from odf_storage.stores.ports.overviews import WantedOverviews
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Role, Scope, Visibility
-from odf_storage.stores.registers.publications import overviews
+from odf_storage.stores.registers.overviews import overviews
 from odf_storage.stores.sql.engine import open_engine, sqlite_url, writing
 from odf_storage.stores.wakeups.wakeups import Topic
 
@@ -124,6 +124,28 @@ def test_what_cannot_be_asked_is_told(node, asked):
         answer = client.get("/datasets", params=asked)
     assert answer.status_code == 400
     assert answer.json()["detail"]
+
+
+def test_a_search_gives_the_best_match_first_unless_another_order_is_asked_for(
+    tmp_path,
+):
+    with serving(tmp_path, tenancy="multi") as service, service.http() as client:
+        for name, text in (("anna/about", "All flights of a year"), ("bert/flights", "Departures")):
+            chain = ten_rows()
+            chain.add(SetInfo(description=text))
+            service.keep(chain, name)
+        while bring_up(service.node.stores):
+            pass
+        best = ["bert/flights", "anna/about"]
+        assert aliases(client.get("/datasets?search=flights")) == best
+        assert aliases(client.get("/datasets?search=flights&sort=name")) == best[::-1]
+        assert aliases(client.get("/datasets")) == best[::-1]
+        first = client.get("/datasets?search=flights&limit=1").json()
+        after = {"search": "flights", "limit": 1, "after": first["next"]}
+        second = client.get("/datasets", params=after).json()
+        assert [one["alias"] for page in (first, second) for one in page["datasets"]] == best
+        page = client.get("/?search=flights", headers={"accept": "text/html"}).text
+        assert page.index("/bert/flights") < page.index("/anna/about")
 
 
 def test_the_list_in_the_index_is_what_the_rules_of_access_let_each_actor_read(node):

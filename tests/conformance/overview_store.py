@@ -12,7 +12,7 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import DatasetKind, SetInfo
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.publications import (
+from odf_storage.stores.ports.overviews import (
     After,
     ListedOverview,
     ListOrder,
@@ -22,7 +22,7 @@ from odf_storage.stores.ports.publications import (
     WantedOverviews,
 )
 from odf_storage.stores.ports.values import Account, AccountId, Role, Visibility
-from odf_storage.stores.registers.publications import words_of
+from odf_storage.stores.registers.overviews import words_of
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 ALL = Readable(everything=True)
@@ -185,6 +185,32 @@ class OverviewStoreContract:
         forgiven = WantedOverviews(readable=ALL, words=words_of("zbera"), forgives=True)
         assert names(list(stores.overviews.page(forgiven))) == by_name
 
+    def test_a_search_lists_what_fits_it_best_first(self, stores: Stores) -> None:
+        says = {
+            "kamu/a-begin": {"description": "taxis of Rome"},
+            "kamu/b-text": {"description": "each taxi of Rome"},
+            "kamu/c-keyword": {"keywords": ("Taxi",)},
+            "kamu/d-taxi-trips": {},
+            "kamu/taxi": {},
+            "kamu/e-taxi-trips": {"columns": ("fare", "trips")},
+        }
+        for name, said in says.items():
+            told(stores, dataset(stores, name), **said)
+        wanted = WantedOverviews(readable=ALL, words=words_of("taxi"))
+        order = ListOrder(SortBy.RELEVANCE, descending=True)
+        best = ["kamu/taxi", "kamu/d-taxi-trips", "kamu/e-taxi-trips"]
+        best += ["kamu/c-keyword", "kamu/b-text", "kamu/a-begin"]
+        whole = list(stores.overviews.page(wanted, order))
+        assert names(whole) == best
+        seen: list[ListedOverview] = []
+        while page := stores.overviews.page(
+            wanted, order, after=_behind(seen, SortBy.RELEVANCE), limit=2
+        ):
+            seen += page
+        assert seen == whole
+        both = WantedOverviews(readable=ALL, words=words_of("trips fare"))
+        assert names(list(stores.overviews.page(both, order))) == ["kamu/e-taxi-trips"]
+
     @pytest.mark.parametrize("text", [*ODD, "x" * 10_000, "\U0010ffff"])
     def test_odd_texts_find_what_they_are_in_and_harm_nothing(
         self, stores: Stores, text: str
@@ -288,6 +314,8 @@ def _value(listed: ListedOverview, by: SortBy) -> object:
             return 0 if said is None else said.records
         case SortBy.BYTES:
             return 0 if said is None else said.data_size
+        case SortBy.RELEVANCE:
+            return listed.fit
 
 
 def _behind(seen: list[ListedOverview], by: SortBy) -> After | None:

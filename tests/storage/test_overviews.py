@@ -18,8 +18,8 @@ from odf_storage.datasets.node.overviews import (
     overview_of,
 )
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.publications import Readable, WantedOverviews
-from odf_storage.stores.registers.publications import MAX_WORDS, indexed_words, stem
+from odf_storage.stores.ports.overviews import Readable, WantedOverviews
+from odf_storage.stores.registers.overviews import MAX_WORDS, indexed_words, stem
 
 
 class TestOverviewStores(OverviewStoreContract):

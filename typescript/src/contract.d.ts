@@ -1347,7 +1347,7 @@ export interface paths {
           license?: string;
           /** Only those that changed since then: RFC 3339, or a day, which means its midnight in UTC */
           since?: string;
-          /** `name` (the default), `updated`, `rows` or `bytes` */
+          /** `name`, `updated`, `rows`, `bytes` or `relevance` (how well name, keywords and texts fit the words of the search); the default is `relevance` in a search, and `name` without one */
           sort?: string;
           /** `asc` or `desc`; by default names ascend, all else descends */
           order?: string;

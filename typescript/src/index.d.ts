@@ -44,7 +44,7 @@ export interface Search {
   keyword?: string;
   license?: string;
   since?: string | Date;
-  sort?: "name" | "updated" | "rows" | "bytes";
+  sort?: "name" | "updated" | "rows" | "bytes" | "relevance";
   order?: "asc" | "desc";
   /** Also what the chains say: description, rows, bytes. */
   details?: boolean;

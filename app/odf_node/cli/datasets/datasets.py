@@ -136,12 +136,14 @@ def create(
 @click.option("--license", metavar="NAME", help="Only datasets with this short name of a license.")
 @click.option("--since", metavar="TIME", help="Only datasets that changed since a day or instant.")
 @click.option(
-    "--sort", type=click.Choice(["name", "updated", "rows", "bytes"]), help="Order of the list."
+    "--sort",
+    type=click.Choice(["name", "updated", "rows", "bytes", "relevance"]),
+    help="Order of the list; default: name, and of a search what fits it best.",
 )
 @click.option(
     "--order",
     type=click.Choice(["asc", "desc"]),
-    help="Direction; names begin with a, all else with the most.",
+    help="Direction; names begin with a, all else with the most or best.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show the id of each dataset.")
 @token_option

@@ -35,11 +35,11 @@ from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
 from odf_storage.stores.index.sql import DatasetEntries
 from odf_storage.stores.ports.errors import AccountNotFound
-from odf_storage.stores.ports.publications import Readable
+from odf_storage.stores.ports.overviews import Readable
 from odf_storage.stores.ports.values import AccountId, DatasetEntry, Reach, Role, Scope
 from odf_storage.stores.registers.access import RoleReads
 from odf_storage.stores.registers.following import MirrorReads
-from odf_storage.stores.registers.publications import OverviewStore
+from odf_storage.stores.registers.overviews import OverviewStore
 
 from ..setting_groups.words import AnonymousReads, Tenancy
 from .access import Action, DatasetHidden, DatasetRenamed, IsRemote, address, authorize, grants

@@ -40,7 +40,7 @@ from odf_storage.runtime.clock import Clock, Random
 from odf_storage.stores.index.sql import DatasetEntries
 from odf_storage.stores.ports.errors import AliasTaken, RefConflict
 from odf_storage.stores.ports.following import Author
-from odf_storage.stores.ports.publications import ListedOverview
+from odf_storage.stores.ports.overviews import ListedOverview
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 from odf_storage.stores.registers.sealing import SecretKeys
 from odf_storage.stores.registers.signed.dataset_keys import sealed_key

@@ -24,7 +24,7 @@ from odf_protocol.errors import BadInput
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.overviews import overview_now
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.publications import ListedOverview
+from odf_storage.stores.ports.overviews import ListedOverview
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess

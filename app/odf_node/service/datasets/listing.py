@@ -18,18 +18,17 @@ from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.node.overviews import MAX_NUMBER
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import AccountNotFound
-from odf_storage.stores.ports.publications import (
+from odf_storage.stores.ports.overviews import (
     After,
     ListedOverview,
     ListOrder,
-    Overview,
     SortBy,
     WantedOverviews,
 )
 from odf_storage.stores.ports.values import Account, AccountId, DatasetEntry, Role, Visibility
 from odf_storage.stores.registers.access import RoleStore
 from odf_storage.stores.registers.accounts import AccountStore, Identities
-from odf_storage.stores.registers.publications import OverviewStore, words_of
+from odf_storage.stores.registers.overviews import OverviewStore, words_of
 
 from ..accounts.accounts import find_account
 from ..auth.access import Action, ActionForbidden
@@ -46,21 +45,24 @@ def malformed_cursor() -> BadInput:
     )
 
 
-def _value(overview: Overview | None, entry: DatasetEntry, by: SortBy) -> int | Instant | None:
+def _value(listed: ListedOverview, by: SortBy) -> int | Instant | None:
+    overview = listed.overview
     match by:
         case SortBy.NAME:
             return None
         case SortBy.UPDATED:
-            return entry.created_at if overview is None else overview.updated_at
+            return listed.entry.created_at if overview is None else overview.updated_at
         case SortBy.ROWS:
             return 0 if overview is None else overview.records
         case SortBy.BYTES:
             return 0 if overview is None else overview.data_size
+        case SortBy.RELEVANCE:
+            return listed.fit
 
 
 def cursor_behind(last: ListedOverview, by: SortBy) -> str:
     """Return the cursor of the page that begins after this dataset."""
-    value = _value(last.overview, last.entry, by)
+    value = _value(last, by)
     alias = last.entry.alias.folded
     return alias if value is None else f"{value}{_BEHIND_VALUE}{alias}"
 
@@ -224,7 +226,9 @@ def question(access: DatasetAccess, actor: Actor, asked: ListingRequest) -> List
     Raises:
         SearchTooLong, UnknownKind, UnknownVisibility, UnknownOrder, MalformedInstant.
     """
-    by = _one_of(SortBy, asked.sort or SortBy.NAME, partial(BadInput, "UnknownOrder"), "sort")
+    words = _words(asked.search or "")
+    default = SortBy.RELEVANCE if words else SortBy.NAME
+    by = _one_of(SortBy, asked.sort or default, partial(BadInput, "UnknownOrder"), "sort")
     usual = "asc" if by is SortBy.NAME else "desc"
     order = (asked.order or usual).lower()
     if order not in ("asc", "desc"):
@@ -236,7 +240,7 @@ def question(access: DatasetAccess, actor: Actor, asked: ListingRequest) -> List
     )
     wanted = WantedOverviews(
         readable=readable(actor, access.reads),
-        words=_words(asked.search or ""),
+        words=words,
         kind=kind,
         account=asked.account or None,
         visibility=parse_visibility(asked.visibility) if asked.visibility else None,

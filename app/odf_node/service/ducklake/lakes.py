@@ -34,7 +34,7 @@ from odf_storage.runtime.logs import line
 from odf_storage.stores.keyed.folder import Below
 from odf_storage.stores.ports import KeyedStore
 from odf_storage.stores.ports.errors import KeyNotFound, SwapLost
-from odf_storage.stores.ports.publications import ListedOverview, Readable
+from odf_storage.stores.ports.overviews import ListedOverview, Readable
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import KEPT_S, DatasetAccess, readable

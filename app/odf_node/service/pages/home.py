@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import day_or_instant
-from odf_storage.stores.ports.publications import WantedOverviews
+from odf_storage.stores.ports.overviews import WantedOverviews
 
 from ...client.nodes.limits import age_text
 from ..auth.actors import Actor

@@ -24,7 +24,7 @@ from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.extras import app_version
-from odf_storage.stores.ports.publications import Facets
+from odf_storage.stores.ports.overviews import Facets
 from odf_storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor

@@ -27,8 +27,9 @@ from ...stores.registers.accounts import AccountStore
 from ...stores.registers.audit import AuditLog
 from ...stores.registers.damages import DamageLog
 from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
+from ...stores.registers.overviews import OverviewStore
 from ...stores.registers.providers import ProviderAccounts
-from ...stores.registers.publications import OverviewStore, PublicationStore
+from ...stores.registers.publications import PublicationStore
 from ...stores.registers.schedules import Schedules, Variables
 from ...stores.registers.signed.attestations import AttestationStore
 from ...stores.registers.signed.dataset_keys import DatasetKeys

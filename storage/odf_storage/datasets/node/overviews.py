@@ -18,10 +18,10 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import Multihash
 
-from ...stores.ports.publications import ListedOverview, Overview
+from ...stores.ports.overviews import ListedOverview, Overview
 from ...stores.ports.values import JobStatus
 from ...stores.registers.damages import damages
-from ...stores.registers.publications import overviews
+from ...stores.registers.overviews import overviews
 from ...stores.sql.engine import reading
 from ...stores.sql.tables import datasets, jobs, moves
 from .stores import Stores

@@ -10,7 +10,7 @@ from odf_storage.datasets.backup.last import last_backup
 from odf_storage.datasets.node.overviews import read_gauges
 from odf_storage.stores.index.sql_sizes import NODE
 from odf_storage.stores.ports.accounts import AuditFilter
-from odf_storage.stores.ports.publications import ListOrder, SortBy, WantedOverviews
+from odf_storage.stores.ports.overviews import ListOrder, SortBy, WantedOverviews
 
 from ...accounts.audit import shown as audit_shown
 from ...auth.access import require_admin
