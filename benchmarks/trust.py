@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import resource
 import statistics
 import sys
 import tempfile
@@ -138,14 +139,19 @@ def proofs(http: httpx.Client) -> bool:
 
 
 def of_leaves(folder: Path, count: int) -> bool:
-    """A log of many leaves: the time of a proof, and the bytes of its tiles."""
+    """A log of many leaves: the time of a leaf and of a proof, the memory of the process, and the
+    bytes of the tiles."""
     stores = open_stores(StoreSettings(data=folder, durable=False))
-    began = time.perf_counter()
+    before, began, worked_before = peak_mb(), time.perf_counter(), time.process_time()
     fill(stores, count)
-    seconds = time.perf_counter() - began
+    seconds, busy_s = time.perf_counter() - began, time.process_time() - worked_before
     state, chance = stores.head_log.state(), random.Random(1)
     assert state is not None
     print(f"{state.size:,} leaves in {seconds:,.0f} s, {state.size / seconds:,.0f} a second")
+    print(
+        f"a leaf: {busy_s / state.size * 1e6:.0f} µs of the processor; "
+        f"memory {before} MB before, {peak_mb()} MB at most"
+    )
     waited, worked = list[float](), list[float]()
     for _ in range(PROOFS):
         began, busy = time.perf_counter(), time.process_time()
@@ -159,6 +165,11 @@ def of_leaves(folder: Path, count: int) -> bool:
     taken = bytes_of_tiles(stores)
     stores.close()
     return say("bytes of tiles a leaf", taken / state.size, LEAF_BYTES) and is_quick
+
+
+def peak_mb() -> int:
+    """Return the most memory that this process ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def fill(stores: Stores, count: int) -> None:

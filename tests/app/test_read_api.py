@@ -19,11 +19,13 @@ from service import NOON, SCHEMA, Chain, Service, described, seeded, serving
 
 from odf_node.cli.main import main
 from odf_node.service.read.read import ReadRequest
+from odf_node.service.read.tail import Tails, tail_task
+from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_protocol.metadata.events import AddPushSource, SetDataSchema
 from odf_protocol.metadata.sources import MergeStrategySnapshot, ReadStepNdJson
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.read.formats import Format, encoded
-from odf_storage.datasets.read.records import values
+from odf_storage.datasets.read.records import DataFormat, values
 from odf_storage.datasets.read.rows import Projection
 from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
@@ -387,3 +389,22 @@ def test_slices_whose_rows_are_all_skipped_are_not_opened(service: Service) -> N
             offsets = [json.loads(line)["offset"] for line in answer.text.splitlines()]
             assert offsets == list(range(skip, 22))
             assert answer.headers["odf-slices"] == f"{opened}/3"
+
+
+def test_a_page_of_a_tail_opens_the_slices_of_its_rows_alone(service: Service) -> None:
+    chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(10)
+    chain.add_rows(5).add_rows(7)
+    service.keep(chain, "kamu/paged")
+    stores = service.node.stores
+    entry = stores.dataset(DatasetRef(alias=DatasetAlias.parse("kamu/paged"))).entry
+    tails = Tails(stores, max_records=1000, max_bytes=1 << 20)
+    with service.http() as client:
+        for skip, opened in ((0, 1), (4, 1), (5, 2), (7, 1), (10, 2), (12, 1), (22, 1), (99, 1)):
+            task, _, _ = tail_task(tails, entry, skip=skip, limit=3, shape=DataFormat.AOS)
+            assert len(task.slices) == opened, skip
+            shown = client.get("/paged/tail", params={"skip": skip, "limit": 3}).json()
+            offsets = [each["offset"] for each in shown["data"]]
+            assert offsets == list(range(22))[::-1][skip : skip + 3][::-1]
+        none = client.get("/paged/tail?skip=99&limit=3&dataFormat=JsonSoA").json()["data"]
+        assert [*none.values()] == [[]] * len(none)
+        assert "offset" in none

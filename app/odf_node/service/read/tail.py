@@ -76,11 +76,11 @@ def tail_task(
         )
     dataset = tails.stores.dataset(DatasetRef(id=entry.id))
     schema = dataset.state(dataset.head()).data_schema
-    slices = _newest_slices(tails.stores, entry, skip + limit)
+    slices, left = _newest_slices(tails.stores, entry, skip, limit)
     task = TailTask(
         slices=[SliceRef.of(piece) for piece in reversed(slices)],
         schema=schema_data(schema),
-        skip=skip,
+        skip=left,
         limit=limit,
         shape=shape.value,
         max_bytes=tails.max_bytes if max_bytes is None else max_bytes,
@@ -114,24 +114,36 @@ async def last_rows(
     return decode_json(text, dict[str, list[Any]])
 
 
-def _newest_slices(stores: Stores, entry: DatasetEntry, wanted: int) -> list[DataSlice]:
-    """Return the newest slices, newest first, until they have `wanted` records."""
+def _newest_slices(
+    stores: Stores, entry: DatasetEntry, skip: int, limit: int
+) -> tuple[list[DataSlice], int]:
+    """Return the slices that have the `limit` records before the last `skip`, newest first, and how
+    many of the last records of these to skip. Slices of skipped records alone are not among them,
+    unless there is no other: an answer without records has columns.
+    """
     found: list[DataSlice] = []
+    passed: DataSlice | None = None
     start = stores.refs.head(entry.id)
     have = 0
-    while have < wanted:
+    while have < skip + limit:
         blocks = stores.blocks.ancestors(entry.id, start, limit=BLOCKS_A_LOOK)
         for block in blocks:
             event = block.event
             if isinstance(event, AddData | ExecuteTransform) and event.new_data is not None:
+                rows = rows_of(event.new_data)
+                if not found and rows <= skip:
+                    passed, skip = event.new_data, skip - rows
+                    continue
                 found.append(event.new_data)
-                have += rows_of(event.new_data)
-                if have >= wanted:
-                    return found
+                have += rows
+                if have >= skip + limit:
+                    return found, skip
         if not blocks or blocks[-1].prev is None:
-            return found
+            break
         start = blocks[-1].prev
-    return found
+    if not found and passed is not None:
+        return [passed], rows_of(passed)
+    return found, skip
 
 
 def rows_of(piece: DataSlice) -> int:
