@@ -154,8 +154,7 @@ def take_in(
     Raises:
         ContentTooLarge, LengthDiffers, UploadIsOver, UploadNotFound.
     """
-    limited = _limited(chunks, uploads.max_bytes)
-    with spooled(uploads.data, limited) as body:
+    with spooled(uploads.data, limited(chunks, uploads.max_bytes)) as body:
         if body.size != token.content_length:
             raise length_differs(body.size, token.content_length)
         key = _key(file.account, body.hash)
@@ -179,7 +178,8 @@ def _drop(uploads: FileUploads, account: AccountId, content: Multihash) -> None:
         uploads.stores.objects.delete(_key(account, content))
 
 
-def _limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
+def limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
+    """Pass the pieces of a file on. Raises `ContentTooLarge` behind `limit` bytes."""
     size = 0
     for chunk in chunks:
         size += len(chunk)

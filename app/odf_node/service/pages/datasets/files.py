@@ -46,8 +46,8 @@ from ...settings import Settings
 from ...uploads.uploaded_files import (
     FileUploads,
     arrived_file,
-    content_too_large,
     expected_upload,
+    limited,
     may_upload,
     opened_upload,
     prepare,
@@ -96,7 +96,7 @@ def keep_file(
     from ....proposal.sample import MEDIA_TYPES, format_of  # as all of proposals, slow to load
 
     account, uploads = _publisher(actor), publishing.uploads
-    with spooled(uploads.data, _within(form.file(chunks), uploads.max_bytes)) as body:
+    with spooled(uploads.data, limited(form.file(chunks), uploads.max_bytes)) as body:
         if not form.file_name:
             raise BadInput("NoFile", "choose a file first")
         kind = MEDIA_TYPES[format_of(form.file_name, _begin(body.chunks()))]
@@ -205,15 +205,6 @@ def _begin(chunks: Iterable[bytes]) -> bytes:
         for piece in pieces:
             begin += piece
     return bytes(begin)
-
-
-def _within(chunks: Iterable[bytes], limit: int) -> Iterable[bytes]:
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if size > limit:
-            raise content_too_large(limit)
-        yield chunk
 
 
 async def received_file(publishing: FilePublishing, actor: Actor, request: Request) -> UploadToken:
