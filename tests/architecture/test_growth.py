@@ -64,8 +64,8 @@ FLAGS_AT = {
 SHORT = (8, 16, 24, 32, 64, 256, 1_024)
 SHORT_S = 0.05
 """Seconds of processor time that a text of at most 1,024 characters may take."""
-FLOOR_S = 0.001
-"""What takes less at `LONG` characters is linear: a square would take ten times as long."""
+FLOOR_S = 0.0005
+"""What takes less at `LONG` characters is linear: a square that matters takes longer."""
 SLOW_S = 0.1
 """What takes longer is measured from a quarter of `LONG` on: a square would take minutes."""
 SURE_S = 0.4
