@@ -45,7 +45,7 @@ NULL_WORDS = frozenset(
 """Words that are often used for a missing value."""
 _GUARDED = re.compile(r'="[^"]*"|=-?[\d.]+')
 """A text that programs of tables guard by a formula."""
-_READABLE = re.compile(r"(?i)[-+]?(\d+(?:\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?(inf|infinity|nan)", re.ASCII)
+_READABLE = re.compile(r"(?i)[-+]?((\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?|inf|infinity|nan)", re.ASCII)
 """A number that the reader takes, and no program writes without being asked to."""
 _COMPACT_DAY = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", re.ASCII)
 _ROUNDED = re.compile(r"\d\.\d{1,5}E\+1\d")
