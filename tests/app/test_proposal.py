@@ -141,6 +141,15 @@ def test_a_word_for_no_value_is_found(tmp_path):
     assert [row["n"] for row in read_by(proposal, text, tmp_path)] == [5, None, 7]
 
 
+@pytest.mark.parametrize("word", ["NA", "-"])
+def test_a_word_for_no_value_of_numbers_stays_a_text_in_columns_of_text(tmp_path, word):
+    proposal = proposed(f"country,n\nDE,1\nFR,{word}\nIT,3\n")
+    assert f"n: {word!r} stands for no value" in proposal.notes
+    assert not any("all columns" in note for note in proposal.notes)
+    later = read_by(proposal, f"country,n\n{word},5\nES,{word}\n", tmp_path)
+    assert later == [{"country": word, "n": 5}, {"country": "ES", "n": None}]
+
+
 def test_separators_and_headers_are_found(tmp_path):
     text = 'city;n\nOslo;1\n"Trond;heim";2\n'
     proposal = proposed(text)

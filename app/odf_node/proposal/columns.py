@@ -182,7 +182,7 @@ def columns_of(
         "odf-node/thousands": signs.thousands or None,
     }
     null_value, options["odf-node/nullWords"], of_columns = _null_options(
-        columns, given, nothing, choices, is_text=is_text
+        columns, nothing, choices, is_text=is_text
     )
     if of_columns:
         columns = tuple(
@@ -294,13 +294,13 @@ def _is_number(value: Any) -> bool:
 
 def _null_options(
     columns: Sequence[ProposedColumn],
-    given: Mapping[str, Sequence[Any]],
     nothing: Mapping[str, frozenset[str]],
     choices: Choices,
     *,
     is_text: bool,
 ) -> tuple[str | None, list[str] | None, list[str] | None]:
-    """Return the word that other nodes know, too; else the words of all columns but those of text,
+    """Return the word of every column that other nodes know, too, unless it would take texts from a
+    column of text, in this file or a later one; else the words of all columns but those of text,
     and those of every column."""
     if choices.null and (len(choices.null) > 1 or not is_text):
         asked: list[str] | None = sorted(choices.null)
@@ -308,11 +308,9 @@ def _null_options(
         asked = None
     word = choices.null[0] if choices.null and asked is None else None
     found = frozenset().union(*nothing.values()) - {word}
-    texts = {one.name for one in columns if one.kind == "String"}
-    if len(found) == 1 and word is None and is_text and asked is None:
-        (only,) = found
-        if not any(only in given[name] for name in texts):
-            return only, None, None
+    has_texts = any(one.kind == "String" for one in columns)
+    if len(found) == 1 and word is None and is_text and asked is None and not has_texts:
+        return next(iter(found)), None, None
     return word, sorted(found) or None, asked
 
 
