@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,16 @@ def test_receipts_are_described_field_by_field(written):
         described = written["components"]["schemas"][receipt.__name__]
         fields = [field.encode_name for field in msgspec.structs.fields(receipt)]
         assert list(described["properties"]) == fields == described["required"]
+
+
+def test_every_operation_has_a_name_of_its_own_for_generated_clients(written):
+    names = [
+        item[method].get("operationId", path)
+        for path, item in written["paths"].items()
+        for method in METHODS & set(item)
+    ]
+    assert len(set(names)) == len(names)
+    assert [name for name in names if not re.fullmatch("[a-z]+([A-Z][a-z]+)*", name)] == []
 
 
 def test_what_is_served_for_programs_is_the_published_document(written, single, multi):

@@ -1377,7 +1377,7 @@ export interface paths {
           dryRun?: boolean;
         };
       };
-      requestBody: { content: { "application/yaml": unknown; "application/json": unknown; }; };
+      requestBody: { content: { "application/yaml": string; "application/json": { [name: string]: unknown }; }; };
       responses: {
         200: {
           headers: { [name: string]: unknown };
@@ -2349,7 +2349,7 @@ export interface paths {
           dryRun?: boolean;
         };
       };
-      requestBody: { content: { "application/yaml": unknown; "application/json": unknown; }; };
+      requestBody: { content: { "application/yaml": string; "application/json": { [name: string]: unknown }; }; };
       responses: {
         200: {
           headers: { [name: string]: unknown };
