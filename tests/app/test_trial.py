@@ -172,6 +172,29 @@ def test_a_derivative_is_tried_on_the_first_rows_of_an_input_of_the_node(node, c
     assert client.get("/b").status_code == 404
 
 
+def test_a_derivative_is_tried_on_first_rows_that_lack_a_later_column(client):
+    made = client.post(
+        "/datasets",
+        content=CITIES.format(name="grown"),
+        headers={"content-type": "application/yaml"},
+    )
+    assert made.status_code == 201, made.text
+    for rows in ("city,people\nOslo,600\n", "city,people,area\nBergen,290,465\n"):
+        posted = client.post(
+            "/grown/ingest?addColumns=true", content=rows, headers={"content-type": "text/csv"}
+        )
+        assert posted.status_code == 200, posted.text
+    body = asked(LARGE.format(name="b", of="grown", column="cast(area as bigint)"))
+    answer = client.post("/datasets/trial", json=body)
+    assert answer.status_code == 200, answer.text
+    (found,) = answer.json()["datasets"]
+    assert [(row["city"], row["twice"]) for row in found["rows"]] == [("Oslo", None)]
+    body = asked(LARGE.format(name="b", of="grown", column="nowhere"))
+    answer = client.post("/datasets/trial", json=body)
+    assert (answer.status_code, "nowhere" in answer.json()["detail"]) == (400, True)
+    assert client.delete("/grown").status_code == 204
+
+
 def test_a_wrong_query_of_one_of_several_names_its_dataset(tried):
     derived = LARGE.format(name="b", of="a", column="absent")
     problem = tried(derived, CITIES.format(name="a"), rows=ROWS, code=400)

@@ -42,6 +42,7 @@ from .following import (
     changes_since,
     place_of,
 )
+from .frames import frame_of
 from .publish import Receipt, standing
 
 if TYPE_CHECKING:
@@ -175,10 +176,11 @@ class Dataset:
         return table.replace_schema_metadata({"odf.block": rows.block})
 
     def pandas(self, **selection: Unpack[Selection]) -> pd.DataFrame:
-        """Return the current rows as a pandas frame; `attrs["odf.block"]` names the block."""
+        """Return the current rows as a pandas frame; `attrs["odf.block"]` names the block. Whole
+        numbers with nulls are nullable integers such as `Int64`, which round nothing."""
         library("pandas", "Dataset.pandas")
         table = self.arrow(**selection)
-        frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas()
+        frame = frame_of(table)
         frame.attrs["odf.block"] = table.schema.metadata[b"odf.block"].decode()
         return frame
 

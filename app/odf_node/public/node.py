@@ -17,6 +17,7 @@ from ..client.nodes.remotes import Repositories
 from ..client.nodes.targets import node_at
 from .dataset import Dataset, open_dataset
 from .following import Messages, tokens_of
+from .frames import frame_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,6 +104,6 @@ def load_ipython_extension(shell: Any) -> None:
 def _asked(line: str, cell: str) -> Any:
     table = Node(line.strip() or None).sql(cell)
     try:
-        return table.to_pandas()
+        return frame_of(table)
     except ImportError:
         return table

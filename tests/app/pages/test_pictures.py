@@ -53,6 +53,12 @@ def node(tmp_path_factory: Any) -> Any:
         yield service
 
 
+def test_days_are_drawn_at_their_days() -> None:
+    days = ["2024-01-05", "2024-01-06", "2024-01-09"]
+    (figure,) = picture(SampledRows({"t": days}, {"t": "Date"}), "t", frozenset())
+    assert "2024-01-05 to 2024-01-09" in figure.caption
+
+
 def shown(node: Any, name: str) -> str:
     with node.http() as http:
         answer = http.get(f"/{name}", headers=HTML)

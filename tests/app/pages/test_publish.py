@@ -75,6 +75,20 @@ def test_a_file_that_cannot_be_published_says_why(visitor, name, content, status
     assert told in html.unescape(answer.text)
 
 
+def test_a_file_that_cannot_be_read_as_it_is_is_read_as_the_visitor_says(visitor):
+    client = visitor("carl")
+    refused = send(client, "a.csv", "id;place\n1;Zürich\n2;Köln\n".encode("cp1252"))
+    assert refused.status_code == 400
+    (upload,) = re.findall(r'name="upload" value="([^"]+)"', refused.text)
+    assert 'name="encoding"' in refused.text
+    asked = {"upload": upload, "do": "look", "encoding": "no-such"}
+    again = client.post("/v/publish/dataset", data=asked)
+    assert (again.status_code, 'value="no-such"' in again.text) == (400, True)
+    shown = client.post("/v/publish/dataset", data=asked | {"encoding": "windows-1252"})
+    assert shown.status_code == 200, shown.text
+    assert "Zürich" in html.unescape(shown.text)
+
+
 def test_hostile_names_and_cells_are_text(visitor):
     row = '"<script>alert(1)</script>","\x1b[2J"\n'
     shown = send(visitor("dora"), "<b>.csv", f'"<i>a","b"\n{row}'.encode()).text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import msgspec
@@ -21,9 +21,9 @@ MEASURES: dict[str, Callable[[Any], float]] = {
     ),
     **dict.fromkeys(("Float16", "Float32", "Float64", "Decimal"), float),
     "Timestamp": lambda text: datetime.fromisoformat(text).timestamp(),
-    "Date": lambda text: float(date.fromisoformat(text).toordinal()),
+    "Date": lambda text: datetime.combine(date.fromisoformat(text), time(), UTC).timestamp(),
 }
-"""Functions that map a value to a number, by the kind of its type."""
+"""Functions that map a value to a number, by the kind of its type; times to seconds of Unix."""
 NUMBERS = frozenset(MEASURES) - {"Timestamp", "Date"}
 
 

@@ -50,6 +50,7 @@ from odf_storage.datasets.job_payloads.trial_job import (
 from odf_storage.datasets.node.rights import inputs_not_here
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.records import DataFormat, shaped
+from odf_storage.datasets.read.scan import fitted
 from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKind, Visibility
 
@@ -99,10 +100,12 @@ class Tried:
         )
 
     def write_rows(self, path: Path) -> None:
-        """Write the rows to a file that an engine can read."""
+        """Write the rows to a file that an engine can read; older rows lack later columns."""
         if self.rows is not None and self.schema is not None:
             arrow = to_arrow(self.schema)
-            pq.write_table(self.rows.cast(arrow), path, **parquet_settings(arrow))
+            batches = [fitted(batch, arrow) for batch in self.rows.to_batches()]
+            rows = pa.Table.from_batches(batches, arrow)
+            pq.write_table(rows, path, **parquet_settings(arrow))
 
 
 def try_transform(

@@ -24,12 +24,14 @@ from ....proposal.columns import TYPES
 from ....proposal.headers import MAX_COLUMNS
 from ....proposal.options import NONE, OPTIONS, Kind
 from ....proposal.proposal import Proposal
+from ....proposal.sample import MEDIA_TYPES
 from ...auth.actors import ANONYMOUS, Actor
 from ...auth.signed_urls import UploadToken
 from ...datasets.listing import parse_visibility
 from ...errors import status_of, status_of_failed
 from ...http.bodies import small_body
 from ...http.deps import part_of
+from ...readers.pool import ReadRefused
 from ...settings import Settings
 from .. import views
 from ..render import (
@@ -57,7 +59,7 @@ def form(given: Views, actor: Actor, request: Request) -> Response:
 async def looked(request: Request) -> Response:
     """Receive the file, and respond with the proposal as a form."""
     given, actor = part_of(request, Views), ANONYMOUS
-    publishing = part_of(request, FilePublishing)
+    publishing, token = part_of(request, FilePublishing), None
     try:
         actor = await to_thread.run_sync(visitor_of, request)
         token = await received_file(publishing, actor, request)
@@ -65,7 +67,7 @@ async def looked(request: Request) -> Response:
         shown = partial(_shown, given, actor, request, proposal=proposal, token=token)
         return await to_thread.run_sync(shown)
     except NodeError as error:
-        return await to_thread.run_sync(_told, given, actor, request, error)
+        return await to_thread.run_sync(_told, given, actor, request, error, token)
 
 
 async def published(request: Request) -> Response:
@@ -91,7 +93,7 @@ async def published(request: Request) -> Response:
         entry, posted = await in_turn(request, work)
     except NodeError as error:
         if proposal is None:
-            return await to_thread.run_sync(_told, given, actor, request, error)
+            return await to_thread.run_sync(_told, given, actor, request, error, token, fields)
         status = int(status_of(error))
         problem_shown = partial(shown, proposal=proposal, told=error.message, status=status)
         return await to_thread.run_sync(problem_shown)
@@ -164,15 +166,21 @@ def _shown(
         "most": part_of(request, Settings).max_upload_bytes,
         "types": list(TYPES),
         "merge": _one(chosen, "merge"),
-        "options": _offered(chosen, proposal),
+        "options": _offered(chosen, proposal, token),
         "visibility": _one(chosen, "visibility") or "private",
         "first_rows": FIRST_ROWS,
     }
     return page("publish", content, status)
 
 
-def _offered(fields: Fields, proposal: Proposal | None) -> list[dict[str, Any]]:
-    """Return the options that decide how a file of the format is read, with what was given."""
+def _offered(
+    fields: Fields, proposal: Proposal | None, token: UploadToken | None
+) -> list[dict[str, Any]]:
+    """Return the options that decide how a file of the format is read, with what was given. The
+    format is that of the proposal, or that of the upload while the file cannot be read."""
+    kind = token.content_type if token else None
+    by_kind = {one for one in MEDIA_TYPES if MEDIA_TYPES[one] == kind}
+    formats = {proposal.format} if proposal else by_kind
     return [
         {
             "name": option.name,
@@ -183,15 +191,25 @@ def _offered(fields: Fields, proposal: Proposal | None) -> list[dict[str, Any]]:
             "given": [text for text in fields.get(option.name, ()) if text],
         }
         for option in OPTIONS
-        if option.label and proposal is not None and proposal.format in option.formats
+        if option.label and formats & option.formats
     ]
 
 
-def _told(given: Views, actor: Actor, request: Request, error: NodeError) -> Response:
-    """Return a page with the error, above an empty form if the visitor is signed in."""
+def _told(
+    given: Views,
+    actor: Actor,
+    request: Request,
+    error: NodeError,
+    token: UploadToken | None = None,
+    fields: Fields | None = None,
+) -> Response:
+    """Return a page with the error, above a form if the visitor is signed in: for another file, or
+    for how this one is read if it cannot be read as it is."""
     if actor.account is None:
         return problem(given, actor, request, error)
-    return _shown(given, actor, request, told=error.message, status=int(status_of(error)))
+    file = token if isinstance(error, ReadRefused) else None
+    status, told = int(status_of(error)), error.message
+    return _shown(given, actor, request, token=file, told=told, fields=fields, status=status)
 
 
 def _fields(raw: bytes) -> Fields:
