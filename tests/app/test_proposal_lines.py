@@ -103,6 +103,44 @@ def test_numbers_that_may_have_thousands_are_told() -> None:
     assert any("'1.234' is read" in note for note in proposed("id;v\n1;3\n2;1.234\n").notes)
 
 
+@pytest.mark.parametrize(
+    ("rows", "decimal", "thousands"),
+    [
+        (["1,5", "2,5"], ",", ""),
+        (["1,5", "2,5", "1.234.567"], ",", "."),
+        (["1.234.567"], ",", "."),
+        (["1 234 567"], ".", " "),
+        (["1'234'567"], ".", "'"),
+        (["1 234 567,5"], ",", " "),
+    ],
+)
+def test_only_signs_that_the_file_has_are_proposed(
+    rows: list[str], decimal: str, thousands: str
+) -> None:
+    proposal = proposed("id;v\n" + "".join(f"{at};{row}\n" for at, row in enumerate(rows)))
+    assert kinds(proposal)["v"] in ("Int64", "Float64")
+    assert proposal.read.schema is not None
+    extra = proposal.read.schema.extra
+    found = {} if extra is None else extra.value
+    assert found.get("odf-node/decimal", ".") == decimal
+    assert found.get("odf-node/thousands", "") == thousands
+    assert any("between thousands" in note for note in proposal.notes) == bool(thousands)
+
+
+def test_the_column_that_shows_more_signs_decides_for_the_others() -> None:
+    proposal = proposed("id;a;b\n1;1,5;1 234,5\n2;2,5;12,5\n")
+    assert kinds(proposal) == {"id": "Int64", "a": "Float64", "b": "Float64"}
+    assert any("' ' between thousands" in note for note in proposal.notes)
+
+
+@pytest.mark.parametrize("numbers", [("1.5", "2"), ("1,5", "2,25"), ("7", "8")])
+def test_the_word_nan_of_loggers_is_named_with_the_option_for_it(numbers: tuple[str, str]) -> None:
+    text = "id;v\n1;{}\n2;NAN\n3;{}\n".format(*numbers)
+    (told,) = (note for note in proposed(text).notes if "NAN" in note)
+    assert told == "v: numbers beside the word 'NAN', so text (--null NAN makes it no value)"
+    assert kinds(proposed(text, null=["NAN"]))["v"] in ("Float64", "Int64")
+
+
 def test_days_that_a_spreadsheet_counts_are_told() -> None:
     proposal = proposed("date,v\n45658,1\n45659,2\n")
     assert kinds(proposal)["date"] == "Int64"

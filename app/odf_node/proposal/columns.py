@@ -271,8 +271,9 @@ def _signs(records: Records, choices: Choices, *, is_text: bool) -> Signs:
         return Signs(decimal, choices.thousands or "")
     if not is_text:
         return PLAIN
+    nothing = {None, *choices.null}
     return signs_of(
-        [text for text in column if text is not None and not is_word_for_nothing(text)]
+        [text for text in column if text not in nothing and not is_word_for_nothing(text)]
         for column in records.columns
     )
 

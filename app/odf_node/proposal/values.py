@@ -174,10 +174,10 @@ def null_words(texts: Iterable[str], signs: Signs = PLAIN) -> frozenset[str]:
 
 def signs_of(columns: Iterable[Sequence[str]]) -> Signs:
     """Return how most columns of numbers are written, if that is not as programs do it and no
-    column contradicts."""
+    column contradicts; only with signs that the columns have."""
     found: Counter[Signs] = Counter()
-    for texts in columns:
-        distinct = list(dict.fromkeys(text.strip() for text in texts))
+    seen = [list(dict.fromkeys(text.strip() for text in texts)) for texts in columns]
+    for distinct in seen:
         if not distinct or all(map(_INT.fullmatch, distinct)):
             continue
         if all(map(_FLOAT.fullmatch, distinct)):
@@ -185,12 +185,21 @@ def signs_of(columns: Iterable[Sequence[str]]) -> Signs:
                 continue  # another column tells what the point is
             return PLAIN
         if not _is_ambiguous(distinct):
-            fitting = (signs for signs in OTHER_SIGNS if signs.plain(distinct) is not None)
-            if (signs := next(fitting, None)) is not None:
-                found[signs] += 1
+            found.update(signs for signs in OTHER_SIGNS if signs.plain(distinct) is not None)
     if not found:
         return PLAIN
-    return found.most_common(1)[0][0]
+    return _shown(found.most_common(1)[0][0], seen)
+
+
+def _shown(signs: Signs, columns: Iterable[Sequence[str]]) -> Signs:
+    """Return the signs without those that no column of such numbers has."""
+    texts = [text for one in columns if signs.plain(one) is not None for text in one]
+    thousands = signs.thousands
+    if thousands and not any(re.search(signs._between, text) for text in texts):
+        thousands = ""
+    if thousands != "." and not any(signs.decimal in text for text in texts):
+        return Signs(PLAIN.decimal, thousands)
+    return Signs(signs.decimal, thousands)
 
 
 def keeps(text: str) -> bool:
@@ -220,6 +229,8 @@ def _remark(texts: Sequence[str]) -> str:
             "numbers with thousands or fractions, which the sample does not tell, so text "
             "(--thousands or --decimal)"
         )
+    if word := _word_for_nan(texts):
+        return f"numbers beside the word {word!r}, so text (--null {word} makes it no value)"
     if all(map(_READABLE.fullmatch, texts)):
         return "numbers with a plus sign, or infinity in words, so text (--type)"
     for what, pattern in (("numbers", _FLOAT), ("dates", _DATE), ("times", _TIME)):
@@ -236,6 +247,15 @@ def _remark(texts: Sequence[str]) -> str:
             return "numbers with a sign of money or per cent, or in brackets, so text"
         return ""
     return "numbers of another form than others in the file, so text (--decimal, --thousands)"
+
+
+def _word_for_nan(texts: Sequence[str]) -> str | None:
+    """Return the word for no number that stands beside numbers in a case of its own, as loggers
+    write it."""
+    word = next((one for one in texts if one.lower() == "nan" and not _FLOAT.fullmatch(one)), None)
+    others = [text for text in texts if text != word]
+    is_of_numbers = any(signs.plain(others) is not None for signs in (PLAIN, *OTHER_SIGNS))
+    return word if others and is_of_numbers else None
 
 
 def _is_signed(texts: Sequence[str]) -> bool:
