@@ -4,8 +4,9 @@ The specification reads columns by position and ignores the header. The rows of 
 another column order would then be stored under the wrong names, so the header is compared:
 
 - It has all declared names, in any order: columns are matched by name.
-- No declared name is at the position of another column: columns are matched by position, and
-  other names count as renamings, which the receipt lists as warnings.
+- No declared name is at the position of another column, and no name differs from the declared one
+  only in its brackets, as units do: columns are matched by position, and other names count as
+  renamings, which the receipt lists as warnings.
 - Anything else is refused.
 
 Names are compared without case and surrounding blanks, unless names in the schema differ only
@@ -90,7 +91,27 @@ def match(
                 f"`{header[at]}` is declared as another column than number {at + 1}",
             )
     pairs = zip(found, wanted, header, declared, strict=True)
-    return Matched(own, tuple((theirs, ours) for f, w, theirs, ours in pairs if f != w))
+    renamed = tuple((theirs, ours) for f, w, theirs, ours in pairs if f != w)
+    for theirs, ours in renamed:
+        if _is_other_in_brackets(theirs, ours):
+            raise _mismatch(
+                header, declared, f"`{theirs}` says another unit or kind of values than `{ours}`"
+            )
+    return Matched(own, renamed)
+
+
+_OPENS = {")": "(", "]": "["}
+
+
+def _is_other_in_brackets(one: str, other: str) -> bool:
+    """Return whether both names end in brackets, have other words in them, and the same before."""
+    parts = []
+    for name in map(key_of_name, (one, other)):
+        at = name.rfind(_OPENS.get(name[-1:], "\0"))
+        if at < 1:
+            return False
+        parts.append((name[:at].strip(), name[at + 1 : -1].strip()))
+    return parts[0][0] == parts[1][0] and parts[0][1] != parts[1][1]
 
 
 def names_columns(record: Sequence[str], declared: Sequence[str]) -> bool:
