@@ -141,6 +141,36 @@ def test_the_word_nan_of_loggers_is_named_with_the_option_for_it(numbers: tuple[
     assert kinds(proposed(text, null=["NAN"]))["v"] in ("Float64", "Int64")
 
 
+BORN = "born,name\n13/02/34,a\n,b\n28/02/68,c\n"
+
+
+def test_years_of_two_digits_that_would_be_far_ahead_are_asked_about() -> None:
+    (asked,) = proposed(BORN).questions
+    assert "2068-02-28" in asked
+    assert "--type born=String keeps the texts" in asked
+    assert "--type born=Date if that is meant" in asked
+    text = proposed(BORN, types={"born": "String"})
+    assert not text.questions
+    assert text.columns[0].values == ("13/02/34", None, "28/02/68")
+    meant = proposed(BORN, types={"born": "Date"})
+    assert not meant.questions
+    assert str(meant.columns[0].values[0]) == "2034-02-13"
+    assert "born: two digits of a year are read as 2000 to 2099" in meant.notes
+
+
+@pytest.mark.parametrize(
+    ("value", "doubtful"),
+    [("13.01.26", False), ("31.01.27", True), ("31.01.27 10:00", True), ("31.01.2027", False)],
+)
+def test_years_of_two_digits_are_told_and_asked_about_beyond_a_year(
+    value: str, doubtful: bool
+) -> None:
+    proposal = proposed(f"at,n\n{value},1\n{value},2\n")
+    assert bool(proposal.questions) == doubtful
+    told = any("two digits of a year are read as 2000 to 2099" in one for one in proposal.notes)
+    assert told == ("2027" not in value)
+
+
 def test_days_that_a_spreadsheet_counts_are_told() -> None:
     proposal = proposed("date,v\n45658,1\n45659,2\n")
     assert kinds(proposal)["date"] == "Int64"

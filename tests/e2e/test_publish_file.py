@@ -98,6 +98,19 @@ def test_a_dry_run_shows_the_proposal_and_makes_nothing(node, publish):
     publish("dry.csv", ROWS, expect=1)  # asks, and nobody answers
 
 
+def test_the_receipt_as_json_has_the_notes_on_what_was_decided(publish):
+    text = "at,n\n13/02/24 10:00,1\n14/02/24 11:00,NA\n15/02/24 12:00,3\n"
+    told = json.loads(publish("noted.csv", text, "--yes", "--json").stdout)
+    assert told["receipt"]["rowsAdded"] == 3
+    for note in (
+        "at: written as d/M/yy H:mm",
+        "at: two digits of a year are read as 2000 to 2099",
+        "at: times without a zone are taken to be in UTC (--time-zone)",
+        "'NA' stands for no value, in all columns",
+    ):
+        assert note in told["notes"]
+
+
 def test_a_manifest_of_init_makes_the_dataset_that_takes_the_file(node, tmp_path):
     env = {"ODF_NODE_TOKEN": node.token()}
     file, manifest = tmp_path / "towns.csv", tmp_path / "towns.yaml"
@@ -170,6 +183,20 @@ def test_the_form_asks_what_the_file_does_not_tell(form):
     }
     seen = fields_of(form.client.post("/v/publish/dataset", data={**chosen, "do": "look"}).text)
     assert (seen["type.2"], seen["key"], seen["merge"]) == (["String"], ["0", "2"], ["ledger"])
+    done = form.client.post("/v/publish/dataset", data={**seen, "do": "publish"})
+    assert done.status_code == 303
+
+
+def test_the_form_asks_for_the_type_of_years_of_two_digits_that_are_far_ahead(form):
+    text = "born,name\n13/02/34,a\n28/02/98,b\n"
+    fields = fields_of(form("form-born.csv", text).text)
+    asked = form.client.post("/v/publish/dataset", data={**fields, "do": "publish"})
+    assert asked.status_code == 400
+    assert "--type born=String keeps the texts" in asked.text
+    assert '<option value="">choose</option>' in asked.text
+    chosen = {**fields, "type.0": "Date"}
+    seen = fields_of(form.client.post("/v/publish/dataset", data={**chosen, "do": "look"}).text)
+    assert seen["type.0"] == ["Date"]
     done = form.client.post("/v/publish/dataset", data={**seen, "do": "publish"})
     assert done.status_code == 303
 

@@ -79,6 +79,8 @@ class ProposedColumn:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     words: frozenset[str] = frozenset()
     """Texts of the file that stand for no value."""
+    is_open: bool = False
+    """Whether a person has to choose the type."""
 
     def with_texts(self, words: frozenset[str], unit: str | None) -> ProposedColumn:
         """Return the column with words that stand for no value, and a unit, which texts lack."""

@@ -173,6 +173,10 @@ KEY_COLUMNS = 8
 """A key of two columns is searched among this number of columns from the left."""
 AHEAD = timedelta(days=1)
 """How far ahead of now an event may have happened, by clocks that differ."""
+FAR_AHEAD = timedelta(days=366)
+"""How far ahead of now a year of two digits may be without a question."""
+SHORT_YEARS = "two digits of a year are read as 2000 to 2099"
+_SHORT_YEAR = re.compile(r"(?<![yu])(yy|uu)(?![yu])")
 _KEY_NAME = re.compile(r"(?i)^(id|key|uuid|guid|_id|row_?id|record_?id)$")
 _LIKE_A_KEY = re.compile(r"(?i)(_|^)(id|key|code|uuid|guid|nr|no|number)$|[a-z]I[dD]$")
 _CHANGE_NAME = re.compile(r"(?i)^_*(op|operation|action|change(_?type)?|deleted|__op)$")
@@ -250,7 +254,7 @@ def proposed_event_time(rows: pa.Table, now: datetime) -> tuple[str | None, list
     likely = [name for name in usable if not _UNTIL_NAME.search(name)]
     # in a file that was exported, when a node wrote the row, and not when it happened
     likely = [name for name in likely if name != "system_time"] or likely
-    past = [name for name in likely if not _is_ahead(rows.column(name), now)]
+    past = [name for name in likely if not _is_after(rows.column(name), now + AHEAD)]
     notes = [
         f"{name} has times to come, and is not taken for the event time (--event-time {name})"
         for name in likely
@@ -267,10 +271,32 @@ def proposed_event_time(rows: pa.Table, now: datetime) -> tuple[str | None, list
     return None, notes
 
 
-def _is_ahead(column: pa.ChunkedArray, now: datetime) -> bool:
-    """Whether times are after now."""
+def has_short_years(pattern: str | None) -> bool:
+    """Whether a pattern of times has years of two digits."""
+    return pattern is not None and bool(_SHORT_YEAR.search(pattern))
+
+
+def are_doubtful(column: pa.ChunkedArray, now: datetime) -> bool:
+    """Whether years of two digits become times so far ahead that they may be of another century."""
+    return _is_after(column, now + FAR_AHEAD)
+
+
+def on_short_years(name: str, column: pa.ChunkedArray) -> str:
+    """Return the question that such a column asks."""
+    latest = pc.max(column).as_py()
+    day = latest.date() if isinstance(latest, datetime) else latest
+    kind = "Date" if pa.types.is_date(column.type) else "Timestamp"
+    return (
+        f"{name}: {SHORT_YEARS}, which makes {day} of a text "
+        f"(--type {name}={kind} if that is meant, --type {name}=String keeps the texts)"
+    )
+
+
+def _is_after(column: pa.ChunkedArray, limit: datetime) -> bool:
+    """Whether a time is after the limit."""
     latest = pc.max(column)
-    limit = now + AHEAD
+    if not latest.is_valid:
+        return False
     if pa.types.is_date(column.type):
         return bool(latest.cast(pa.int32()).as_py() > (limit.date() - date(1970, 1, 1)).days)
     millis = pc.cast(latest, pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py()

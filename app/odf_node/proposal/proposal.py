@@ -43,9 +43,13 @@ from odf_storage.runtime.clock import system_clock
 
 from .columns import JSON_TEXT, ProposedColumn, ProposedColumns, columns_of, columns_read
 from .differences import (
+    SHORT_YEARS,
+    are_doubtful,
     check_event_time,
     check_key,
     differences,
+    has_short_years,
+    on_short_years,
     parquet_of,
     proposed_event_time,
     proposed_key,
@@ -200,9 +204,13 @@ def _with_columns(
             one,
             has_nulls=bool(values.null_count),
             values=tuple(map(_shown, values.slice(0, SHOWN_ROWS))),
+            is_open=one.name not in chosen.types
+            and has_short_years(found.patterns.get(one.kind))
+            and are_doubtful(values, now.to_datetime()),
         )
         for one, values in zip(found.columns, rows.columns, strict=True)
     )
+    asked = [on_short_years(one.name, rows.column(one.name)) for one in columns if one.is_open]
     empty = () if rows.num_rows else ("the file has no rows, only the names of columns",)
     notes = (
         *draft.notes,
@@ -217,7 +225,7 @@ def _with_columns(
             columns=columns,
             looked_at=rows.num_rows,
             notes=tuple(dict.fromkeys(notes)),
-            questions=(*draft.questions, *found.questions),
+            questions=(*draft.questions, *found.questions, *asked),
         ),
         rows,
     )
@@ -391,6 +399,11 @@ def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
 def _notes(found: ProposedColumns) -> list[str]:
     notes = [f"{one.name}: {one.note}" for one in found.columns if one.note]
     notes += found.notes
+    notes += [
+        f"{one.name}: {SHORT_YEARS}"
+        for one in found.columns
+        if has_short_years(found.patterns.get(one.kind))
+    ]
     if found.null_value is not None:
         notes.append(f"{found.null_value!r} stands for no value, in all columns")
     renamed = ", ".join(f"{name} (here {new})" for name, _, new in _renamed(found.columns))

@@ -58,6 +58,7 @@ def read(raw: bytes) -> Proposal:
                 has_nulls=one["has_nulls"],
                 values=tuple(one["values"]),
                 attributes=one["attributes"],
+                is_open=one["is_open"],
             )
             for one in found["columns"]
         ),
@@ -73,6 +74,7 @@ def _column(one: ProposedColumn) -> dict[str, Any]:
         "has_nulls": one.has_nulls,
         "values": [None if value is None else str(value) for value in one.values],
         "attributes": dict(one.attributes),
+        "is_open": one.is_open,
     }
 
 

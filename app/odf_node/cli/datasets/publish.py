@@ -244,7 +244,8 @@ def publish(
                 on_bad_rows=proposal.on_bad_rows if proposal.on_bad_rows != "fail" else None,
             )
     if as_json:
-        print_json({"url": made.url, "alias": made.alias, "receipt": receipt})
+        notes = list(dict.fromkeys((*proposal.notes, *made.warnings)))
+        print_json({"url": made.url, "alias": made.alias, "notes": notes, "receipt": receipt})
         return
     click.echo(receipt_text(receipt))
     click.echo(f"\n{one_line(made.url, 1000)}\n\n{_loading(made.url)}")

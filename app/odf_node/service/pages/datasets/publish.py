@@ -130,7 +130,7 @@ def _choices(fields: Fields, proposal: Proposal) -> dict[str, Any]:
     found["description"] = _one(fields, "description")
     if _one(fields, "columns") != str(len(names)):  # the form shows other columns
         return found
-    kinds = {one.name: one.kind for one in proposal.columns}
+    kinds = {one.name: None if one.is_open else one.kind for one in proposal.columns}
     found["types"] = {
         name: kind
         for at, name in enumerate(names)
