@@ -53,6 +53,8 @@ class ClientLimits:
     """Limit of the wait for a message of the smart protocol."""
     confirm_s: float = 1800.0
     """Limit of the wait for the confirmation of a push, before which the node checks everything."""
+    untaken_s: float = 30.0
+    """Time after which a person is told that no worker took a job yet."""
     repeat_s: float = 300.0
     """Time for which a post with a key is repeated after broken connections and 502, 503, 504."""
     reread_s: float = 10.0

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from types import MappingProxyType
 from typing import Any, BinaryIO
 from urllib.parse import urlencode, urljoin, urlsplit
+from warnings import warn
 
 from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound
 
@@ -35,6 +36,7 @@ from .http import (
 )
 from .later import httpx
 from .limits import LIMITS, ClientLimits, one_line, too_much
+from .notices import Notice
 from .repositories import body_of
 
 JOB_LOOK_SECONDS = 0.5
@@ -44,6 +46,7 @@ REPLAYED = "replayed"
 """Key of receipts that the node gave to an earlier request of the same name."""
 INFO, OURS = "/system/info", "pythonVersion"
 """Path of the facts about a node, and a fact that only nodes of this project tell."""
+WAITING = "waiting"
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 MAX_PAGES = 10_000
 FILES_A_PAGE = 500
@@ -371,14 +374,17 @@ class NodeApi:
         return self._wait_for(str(answer["url"]), seen) if "job" in answer else answer
 
     def _wait_for(self, url: str, seen: Seen | None = None) -> dict[str, Any]:
-        """Poll a job until it ends, and return its result."""
+        """Poll a job until it ends, and return its result. Tell of one that no worker takes."""
         # A node behind a proxy may know itself by another name; the token stays at this one.
         url = origin(self._base) + urlsplit(url).path
-        deadline = time.monotonic() + self._limits.confirm_s
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < self._limits.confirm_s:
             job = repeated(lambda _: self._request("GET", url), seconds=self._limits.repeat_s)
             if seen is not None:
                 seen(job)
+            if job.get("status") == WAITING and waited > self._limits.untaken_s:
+                name = one_line(url.rpartition("/")[2])
+                warn(Notice(f"no worker took job {name} yet"), stacklevel=2)
             if job.get("status") in ENDED:
                 if isinstance(job.get("result"), dict):
                     return dict(job["result"])
