@@ -295,7 +295,7 @@ class FieldsSeen:
         told += not_stored("fields", self._unknown)
         if self._absent and self._any:
             told.append(f"columns that no record names are null: {_shown(self._absent)}")
-        return [*told, *self._remarks]
+        return [*told, *sorted(self._remarks)]  # in one order, however the file was cut
 
 
 def not_stored(what: str, names: Iterable[str]) -> list[str]:
