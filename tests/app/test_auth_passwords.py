@@ -23,7 +23,7 @@ from odf_node.service.auth.passwords import (
     verify_password,
 )
 from odf_protocol.instant import Instant
-from odf_storage.stores.registers.accounts import LoginAttempts
+from odf_storage.stores.registers.accounts.accounts import LoginAttempts
 from odf_storage.stores.sql.engine import open_engine, sqlite_url
 from odf_storage.stores.sql.migrate import migrate
 

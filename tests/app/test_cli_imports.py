@@ -64,7 +64,7 @@ def test_a_dataset_is_opened_by_name_without_libraries_of_the_network():
 
 def test_who_talks_to_a_node_loads_no_command_line_of_the_http_library():
     code = (
-        "import sys; from odf_node.client.nodes.later import httpx, reach; reach.connected; "
+        "import sys; from odf_node.client.nodes.http import httpx, reach; reach.connected; "
         "httpx.Client; print(*sys.modules); from httpx._main import main"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -23,7 +23,7 @@ from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.trust.attestations import Attestation, Claim
 from odf_storage.stores.ports.following import MIRROR_TOKEN, Mirror
 from odf_storage.stores.ports.webhooks import WEBHOOK_SECRET, Webhook, secret_owner
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
 from odf_storage.stores.registers.signed.dataset_keys import opened_key, sealed_key
 from odf_storage.stores.registers.signed.node_key import NODE_KEY, node_seed
 

@@ -17,7 +17,7 @@ from odf_protocol.metadata.events import SetInfo
 from odf_storage.datasets.node.overviews import bring_up
 from odf_storage.stores.ports.overviews import WantedOverviews
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Role, Scope, Visibility
-from odf_storage.stores.registers.overviews import overviews
+from odf_storage.stores.registers.datasets.overviews import overviews
 from odf_storage.stores.sql.engine import open_engine, sqlite_url, writing
 from odf_storage.stores.wakeups.wakeups import Topic
 

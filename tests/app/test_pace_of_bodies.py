@@ -11,7 +11,7 @@ import yaml
 from service import Service, serving, ten_rows
 
 from odf_node.service.auth.visitors import COOKIE
-from odf_node.service.pages.site import OWN
+from odf_node.service.pages.table.site import OWN
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 WITH_BODY = ("post", "put", "patch", "delete")

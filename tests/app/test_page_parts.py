@@ -7,7 +7,6 @@ import re
 import pytest
 from reading_page import blocks
 
-from odf_node.service.pages.cells import cell_text
 from odf_node.service.pages.datasets.blocks import changes, replaced_by, subject_of
 from odf_node.service.pages.datasets.loading import ways
 from odf_node.service.pages.datasets.statistics import (
@@ -20,7 +19,8 @@ from odf_node.service.pages.datasets.statistics import (
     facts_of,
     lineage_drawing,
 )
-from odf_node.service.pages.views import sample_size
+from odf_node.service.pages.frame.cells import cell_text
+from odf_node.service.pages.frame.views import sample_size
 from odf_protocol.metadata.events import DisablePollingSource, SetInfo, SetLicense
 
 

@@ -7,7 +7,7 @@ import gzip
 import pytest
 from service import serving
 
-from odf_node.service.pages import reference as documentation
+from odf_node.service.pages.guide import reference as documentation
 
 HTML = {"accept": "text/html"}
 

@@ -11,9 +11,9 @@ from service import seeded, serving, ten_rows
 
 from odf_node.service.accounts.accounts import ensure_account, set_password
 from odf_node.service.auth.visitors import local_path
-from odf_node.service.pages.cells import cell_text, column_lines, type_text
-from odf_node.service.pages.reference import words_of
-from odf_node.service.pages.render import size_text
+from odf_node.service.pages.frame.cells import cell_text, column_lines, type_text
+from odf_node.service.pages.frame.render import size_text
+from odf_node.service.pages.guide.reference import words_of
 from odf_protocol.codec.manifests import load_event
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import (

@@ -32,7 +32,7 @@ from odf_protocol.metadata.events import SetPollingSource
 from odf_protocol.metadata.sources import FetchStepUrl, MergeStrategyAppend, ReadStepNdJson
 from odf_storage.stores.ports.following import Author, definition_hash
 from odf_storage.stores.ports.values import Reach, Schedule, Scope, Succeeded, Visibility
-from odf_storage.stores.registers.sealing import open_keys
+from odf_storage.stores.registers.accounts.sealing import open_keys
 
 SOURCE = """
 kind: MetadataEvent

@@ -20,7 +20,7 @@ from odf_storage.stores.ports.values import (
     StoredPassword,
     Token,
 )
-from odf_storage.stores.registers.accounts import AccountStore
+from odf_storage.stores.registers.accounts.accounts import AccountStore
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 BERT = Account(AccountId("did:odf:bert"), "bert", is_admin=True)

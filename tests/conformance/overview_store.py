@@ -22,7 +22,7 @@ from odf_storage.stores.ports.overviews import (
     WantedOverviews,
 )
 from odf_storage.stores.ports.values import Account, AccountId, Role, Visibility
-from odf_storage.stores.registers.overviews import words_of
+from odf_storage.stores.registers.datasets.overviews import words_of
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 ALL = Readable(everything=True)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from index_parts import ManualClock
 from tests.conformance.account_store import AccountStoreContract
 
-from odf_storage.stores.registers.accounts import AccountStore
+from odf_storage.stores.registers.accounts.accounts import AccountStore
 
 
 class TestSqlAccountStore(AccountStoreContract):

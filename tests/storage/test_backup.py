@@ -42,7 +42,7 @@ from odf_storage.stores.ports.values import (
     Role,
     StoredPassword,
 )
-from odf_storage.stores.registers.sealing import open_keys
+from odf_storage.stores.registers.accounts.sealing import open_keys
 
 ANNA = AccountId("did:odf:fed01anna")
 VERSION = "0.1.0"

@@ -28,7 +28,7 @@ from odf_storage.stores.ports.values import (
     Variable,
     Visibility,
 )
-from odf_storage.stores.registers.schedules import Variables
+from odf_storage.stores.registers.datasets.schedules import Variables
 from odf_storage.stores.sql.tables import blocks as block_rows
 
 

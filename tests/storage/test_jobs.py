@@ -20,7 +20,7 @@ from odf_storage.stores.jobs import sql_submit
 from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.objects.layout import DatabaseUnavailable
 from odf_storage.stores.ports.values import Account, AccountId, JobSpec, RequestKey
-from odf_storage.stores.registers.accounts import AccountStore
+from odf_storage.stores.registers.accounts.accounts import AccountStore
 
 
 class TestSqlJobQueue(JobQueueContract, JobTurnsContract, RequestContract):

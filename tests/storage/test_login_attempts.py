@@ -13,7 +13,7 @@ from chain_maker import NOON
 from tests.storage.conftest import DATABASES, database_url
 
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.stores.registers.accounts import LoginAttempts
+from odf_storage.stores.registers.accounts.accounts import LoginAttempts
 from odf_storage.stores.sql.engine import open_engine
 
 MINUTE = timedelta(minutes=1)

@@ -19,7 +19,7 @@ from odf_storage.datasets.node.overviews import (
 )
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.overviews import Readable, WantedOverviews
-from odf_storage.stores.registers.overviews import MAX_WORDS, indexed_words, stem
+from odf_storage.stores.registers.datasets.overviews import MAX_WORDS, indexed_words, stem
 
 
 class TestOverviewStores(OverviewStoreContract):

@@ -16,7 +16,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.values import JobSpec, Schedule, Variable
-from odf_storage.stores.registers.sealing import open_keys
+from odf_storage.stores.registers.accounts.sealing import open_keys
 
 ID = entry().id
 LATER = Instant(NOON.ns + 60 * NANOS)

@@ -15,8 +15,13 @@ from odf_protocol.chain.state import Vocab
 from odf_protocol.errors import NodeError
 
 from ..client.nodes.limits import age_text, one_line, size_text
-from ..service.pages.cells import cell_text, column_lines, kinds_in
-from ..service.pages.pictures import WIDTH, Figure, SampledRows, picture
+from ..service.pages.frame.cells import cell_text, column_lines, kinds_in
+from ..service.pages.frame.pictures import (
+    WIDTH,
+    Figure,
+    SampledRows,
+    picture,
+)
 
 ROWS, COLUMNS = 5, 20
 SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000

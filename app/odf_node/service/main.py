@@ -59,7 +59,7 @@ from .news.routes import add_news_routes
 from .objects.listing import Listings
 from .objects.objects import AtHand, ObjectUploads
 from .objects.routes import ObjectRoutes
-from .pages.site import page_routes
+from .pages.table.site import page_routes
 from .processes.follower import Follower
 from .query import routes as query
 from .read.file_routes import add_file_routes

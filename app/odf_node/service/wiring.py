@@ -8,7 +8,7 @@ from functools import cached_property
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.runtime.clock import Clock
-from odf_storage.stores.registers.sealing import open_keys
+from odf_storage.stores.registers.accounts.sealing import open_keys
 
 from .accounts.accounts import ensure_account
 from .auth.actors import session_secrets

@@ -18,7 +18,7 @@ from odf_node.service.pages.datasets.cards import (
     CardWords,
     card,
 )
-from odf_node.service.pages.pictures import SampledRows, picture
+from odf_node.service.pages.frame.pictures import SampledRows, picture
 from odf_storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html"}

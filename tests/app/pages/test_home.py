@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from service import seeded, serving, ten_rows
 
-from odf_node.service.pages.render import pages
+from odf_node.service.pages.frame.render import pages
 from odf_protocol.identity import DatasetAlias
 from odf_protocol.metadata.events import DatasetKind, SetInfo, SetLicense
 from odf_storage.datasets.node.overviews import bring_up

@@ -9,7 +9,12 @@ from urllib.parse import unquote
 import pytest
 from service import serving
 
-from odf_node.service.pages.manual import ADDRESS, MAX_QUERY_CHARS, html_of, manual
+from odf_node.service.pages.guide.manual import (
+    ADDRESS,
+    MAX_QUERY_CHARS,
+    html_of,
+    manual,
+)
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = sorted(str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md"))

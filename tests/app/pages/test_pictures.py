@@ -12,7 +12,14 @@ import pytest
 from page_sets import EVIL, hostile, of_table, stations, wide
 from service import seeded, serving, ten_rows
 
-from odf_node.service.pages.pictures import BARS, HEIGHT, WIDTH, Figure, SampledRows, picture
+from odf_node.service.pages.frame.pictures import (
+    BARS,
+    HEIGHT,
+    WIDTH,
+    Figure,
+    SampledRows,
+    picture,
+)
 
 HTML = {"accept": "text/html"}
 MOST_BYTES = 60_000
@@ -98,7 +105,7 @@ def test_a_page_with_its_picture_is_light(node, name):
 
 def test_a_picture_is_drawn_once_for_all_visitors(node, monkeypatch):
     shown(node, "stations")
-    from odf_node.service.pages import pictures
+    from odf_node.service.pages.frame import pictures
 
     monkeypatch.setattr(pictures, "picture", None)
     assert "temp over event time" in shown(node, "stations")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.service.pages.render import result_text
+from odf_node.service.pages.frame.render import result_text
 
 
 @pytest.mark.parametrize(

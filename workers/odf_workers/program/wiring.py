@@ -38,7 +38,7 @@ from odf_storage.runtime.processes import (
     remove_dead,
 )
 from odf_storage.stores.ports import ObjectStore
-from odf_storage.stores.registers.sealing import open_keys
+from odf_storage.stores.registers.accounts.sealing import open_keys
 
 from ..confine import SETTING as CONFINEMENT_SETTING
 from ..confine import Mode

@@ -16,7 +16,7 @@ from odf_protocol.metadata.events import DatasetSnapshot
 
 from ...client.nodes.limits import in_columns, one_line, too_much
 from ...client.nodes.node_api import NodeApi
-from ...service.pages.cells import cell_text, type_text
+from ...service.pages.frame.cells import cell_text, type_text
 from ..shell.files import STDIN, opened_file
 
 SAMPLE_BYTES = 1 << 20

@@ -17,7 +17,7 @@ from .node_folder import node_stores, record_command, store_options
 
 if TYPE_CHECKING:
     from odf_storage.stores.ports.values import DatasetEntry
-    from odf_storage.stores.registers.sealing import SecretKeys
+    from odf_storage.stores.registers.accounts.sealing import SecretKeys
 
     from ...service.settings import Settings
 
@@ -113,7 +113,7 @@ def forget(dataset: str, data: Path | None, database_url: str | None, as_json: b
 
 
 def _sealing(settings: Settings) -> SecretKeys:
-    from odf_storage.stores.registers.sealing import open_keys
+    from odf_storage.stores.registers.accounts.sealing import open_keys
 
     return open_keys(settings.secrets_keys, settings.data)
 

@@ -13,7 +13,7 @@ from ...client.nodes.http import open_http
 from ...client.nodes.limits import one_line
 from ...client.nodes.remotes import Repositories
 from ...client.proofs.provenance import why_everywhere
-from ...service.pages.cells import cell_text
+from ...service.pages.frame.cells import cell_text
 from ..shell.asking import dataset_base
 from ..shell.neighbours import suggesting
 from ..shell.output import json_option, print_json

@@ -19,13 +19,18 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from odf_protocol.errors import Damaged, NodeError, NotFound, Refused, RemoteFailed
 
-from .later import httpx, reach
+from .later import Later, httpx
 from .limits import LIMITS, ClientLimits, one_line, too_much
+
+if TYPE_CHECKING:
+    from . import reach as reach
+else:
+    reach = Later(".reach")
 
 CHUNK_BYTES = 256 * 1024
 USER_AGENT = "odf-node-client"

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import httpx as httpx
     import websockets as websockets
 
-    from . import reach as reach
 else:
     httpx = Later("httpx", spared="httpx._main")  # its command line loads Rich and Pygments
     websockets = Later("websockets")
-    reach = Later(".reach")

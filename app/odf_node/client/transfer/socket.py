@@ -40,11 +40,12 @@ from ..nodes.http import (
     bearer,
     dataset_missing,
     origin,
+    reach,
     refuse_challenged,
     refuse_overloaded,
     with_retries,
 )
-from ..nodes.later import reach, websockets
+from ..nodes.later import websockets
 from ..nodes.limits import LIMITS, ClientLimits, one_line
 from ..nodes.remotes import Location
 from .receive import Diverged, seed_overwrite

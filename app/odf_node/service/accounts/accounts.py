@@ -24,7 +24,7 @@ from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.logs import add_facts
 from odf_storage.stores.ports.errors import account_name_taken, token_not_found
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
-from odf_storage.stores.registers.accounts import AccountStore
+from odf_storage.stores.registers.accounts.accounts import AccountStore
 
 from ..auth.access import Action, DatasetHidden, Unauthenticated, require_admin, unauthorized
 from ..auth.actors import ID_BYTES, TOKEN_BYTES, AccessToken, Actor

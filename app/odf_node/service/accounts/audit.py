@@ -18,7 +18,7 @@ from odf_protocol.instant import NANOS, Instant, MalformedInstant
 from odf_protocol.multihash import MalformedMultibase
 from odf_storage.runtime.logs import trace_id
 from odf_storage.stores.ports.accounts import AuditEntry, AuditFilter
-from odf_storage.stores.registers.audit import AuditLog
+from odf_storage.stores.registers.accounts.audit import AuditLog
 
 from ..auth.access import Unauthenticated, unauthorized
 from ..auth.actors import Actor

@@ -20,8 +20,8 @@ from odf_protocol.typed import decode_json
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.networks import network_of
 from odf_storage.stores.ports.values import Account, DeviceLogin
-from odf_storage.stores.registers.access import DeviceLogins
-from odf_storage.stores.registers.accounts import AccountStore, Identities
+from odf_storage.stores.registers.accounts.access import DeviceLogins
+from odf_storage.stores.registers.accounts.accounts import AccountStore, Identities
 
 from ..auth.access import Unauthenticated
 from ..auth.actors import Actor, Session

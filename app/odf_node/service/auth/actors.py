@@ -42,8 +42,8 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.stores.ports.errors import AccountNotFound
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Role, Scope
-from odf_storage.stores.registers.accounts import AccountStore, Identities
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.accounts import AccountStore, Identities
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
 
 ISSUER = "odf-node"
 SECRET_NAME = "session"  # noqa: S105

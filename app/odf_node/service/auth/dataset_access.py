@@ -37,9 +37,9 @@ from odf_storage.stores.index.sql import DatasetEntries
 from odf_storage.stores.ports.errors import AccountNotFound
 from odf_storage.stores.ports.overviews import Readable
 from odf_storage.stores.ports.values import AccountId, DatasetEntry, Reach, Role, Scope
-from odf_storage.stores.registers.access import RoleReads
-from odf_storage.stores.registers.following import MirrorReads
-from odf_storage.stores.registers.overviews import OverviewStore
+from odf_storage.stores.registers.accounts.access import RoleReads
+from odf_storage.stores.registers.datasets.following import MirrorReads
+from odf_storage.stores.registers.datasets.overviews import OverviewStore
 
 from ..setting_groups.words import AnonymousReads, Tenancy
 from .access import Action, DatasetHidden, DatasetRenamed, IsRemote, address, authorize, grants

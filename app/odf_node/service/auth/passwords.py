@@ -28,7 +28,7 @@ from datetime import timedelta
 from odf_protocol.errors import BadInput, LimitExceeded
 from odf_storage.runtime.clock import Clock, system_clock
 from odf_storage.runtime.networks import network_of
-from odf_storage.stores.registers.accounts import LoginAttempts
+from odf_storage.stores.registers.accounts.accounts import LoginAttempts
 
 MIN_PASSWORD_CHARS = 8
 MAX_PASSWORD_CHARS = 1024

@@ -11,7 +11,7 @@ from ..catalogs.catalogs import Catalogs
 from ..catalogs.told import DatasetTold
 from ..pages.datasets.blocks import Visit
 from ..pages.datasets.content import PagePart
-from ..pages.render import rendered
+from ..pages.frame.render import rendered
 
 MAX_CHARS = 1000
 """Limit of a text in a citation."""

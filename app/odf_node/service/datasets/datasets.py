@@ -42,7 +42,7 @@ from odf_storage.stores.ports.errors import AliasTaken, RefConflict
 from odf_storage.stores.ports.following import Author
 from odf_storage.stores.ports.overviews import ListedOverview
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
 from odf_storage.stores.registers.signed.dataset_keys import sealed_key
 
 from ...client.uses.event_texts import chain_data

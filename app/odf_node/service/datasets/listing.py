@@ -26,9 +26,9 @@ from odf_storage.stores.ports.overviews import (
     WantedOverviews,
 )
 from odf_storage.stores.ports.values import Account, AccountId, DatasetEntry, Role, Visibility
-from odf_storage.stores.registers.access import RoleStore
-from odf_storage.stores.registers.accounts import AccountStore, Identities
-from odf_storage.stores.registers.overviews import OverviewStore, words_of
+from odf_storage.stores.registers.accounts.access import RoleStore
+from odf_storage.stores.registers.accounts.accounts import AccountStore, Identities
+from odf_storage.stores.registers.datasets.overviews import OverviewStore, words_of
 
 from ..accounts.accounts import find_account
 from ..auth.access import Action, ActionForbidden

@@ -26,8 +26,8 @@ from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports.following import MIRROR_TOKEN
 from odf_storage.stores.ports.values import Scope, Variable
 from odf_storage.stores.ports.webhooks import WEBHOOK_SECRET
-from odf_storage.stores.registers.schedules import Variables
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
+from odf_storage.stores.registers.datasets.schedules import Variables
 from odf_storage.stores.registers.signed.dataset_keys import NAME as DATASET_KEY
 from odf_storage.stores.registers.signed.node_key import reseal_node_seed
 

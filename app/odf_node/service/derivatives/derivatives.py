@@ -17,7 +17,7 @@ from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import JobNotFound
 from odf_storage.stores.ports.following import Derivation
 from odf_storage.stores.ports.values import DatasetEntry, JobId
-from odf_storage.stores.registers.following import MirrorReads
+from odf_storage.stores.registers.datasets.following import MirrorReads
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess

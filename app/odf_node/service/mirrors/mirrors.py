@@ -22,8 +22,8 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports.following import MIRROR_TOKEN, Mirror
 from odf_storage.stores.ports.values import DatasetEntry, JobId
-from odf_storage.stores.registers.following import MirrorReads, MirrorStore
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
+from odf_storage.stores.registers.datasets.following import MirrorReads, MirrorStore
 
 from ...client.nodes.limits import ClientLimits
 from ...client.nodes.remotes import Location, Transfer

@@ -29,7 +29,7 @@ from odf_storage.runtime.clock import Random
 from odf_storage.stores.index.sql import RefIndex
 from odf_storage.stores.objects.layout import HEAD
 from odf_storage.stores.ports.values import DatasetEntry, HeadMoved
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
 
 from .notices import NewsNotice, block_notice, reset_notice
 

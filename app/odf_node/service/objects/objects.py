@@ -42,7 +42,7 @@ from odf_storage.stores.index.sql_moves import SqliteHeads
 from odf_storage.stores.objects.layout import DATASETS, KIND_FOLDERS, dataset_folder
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
-from odf_storage.stores.registers.following import MirrorReads
+from odf_storage.stores.registers.datasets.following import MirrorReads
 
 from ..auth.access import Action, ActionForbidden, DatasetHidden, IsRemote, address, authorize
 from ..auth.actors import Actor

@@ -12,7 +12,7 @@ from queue import Empty, Full, Queue
 
 from odf_storage.runtime.logs import line
 from odf_storage.stores.ports.accounts import AuditEntry
-from odf_storage.stores.registers.audit import AuditLog
+from odf_storage.stores.registers.accounts.audit import AuditLog
 
 from .metrics import Counters
 

@@ -28,7 +28,7 @@ from odf_protocol.errors import BadInput, Damaged, LimitExceeded, NodeError
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.typed import decode_json
 from odf_storage.stores.ports.values import Variable
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
 
 from ..accounts.login import LoginWay, Sessions, begin_session
 from ..auth.actors import ANONYMOUS
@@ -38,9 +38,9 @@ from ..http.addresses import Route as Address
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_form
 from ..http.deps import base_of, part_of
-from ..pages import views
-from ..pages.render import page
-from ..pages.views import Views
+from ..pages.frame import views
+from ..pages.frame.render import page
+from ..pages.frame.views import Views
 from ..settings import Settings
 from .people import People
 from .provider import Provider

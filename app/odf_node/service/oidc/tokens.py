@@ -16,7 +16,7 @@ import msgspec
 from odf_protocol.errors import Refused
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.typed import decode_json
-from odf_storage.stores.registers.providers import SUBJECT_CHARS
+from odf_storage.stores.registers.accounts.providers import SUBJECT_CHARS
 
 from .provider import ALGORITHMS, Provider
 

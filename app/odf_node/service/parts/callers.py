@@ -15,8 +15,8 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.pruning.learned import REMEMBERED_BOUNDS, LearnedBounds
 from odf_storage.datasets.versions.dead_rows import DEAD_ROWS_BYTES
 from odf_storage.runtime.clock import Clock, Random, system_clock
-from odf_storage.stores.registers.accounts import LoginAttempts
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.accounts import LoginAttempts
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
 
 from ..accounts.accounts import MAX_ACCOUNT_TOKENS, Administration, OwnTokens
 from ..accounts.login import (

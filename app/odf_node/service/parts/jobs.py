@@ -33,7 +33,12 @@ from ..history.verify import Verifying
 from ..jobs.job_watch import JobWatch, Waiting
 from ..jobs.jobs import Jobs
 from ..limits.texts import query_text
-from ..pages.views import MAX_BYTES, PAGE_STATISTICS_CELLS, Profiles, Views
+from ..pages.frame.views import (
+    MAX_BYTES,
+    PAGE_STATISTICS_CELLS,
+    Profiles,
+    Views,
+)
 from ..processes.supervisor import WorkerHealth
 from ..query.background import BackgroundQueries
 from ..query.folders import SliceFiles

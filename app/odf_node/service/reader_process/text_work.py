@@ -5,7 +5,7 @@ from __future__ import annotations
 from odf_protocol.metadata.events import SqlQueryStep, TransformSql
 
 from ..lineage.lineage_columns import Cells, column_cells
-from ..pages.markdown import markdown
+from ..pages.frame.markdown import markdown
 from ..readers.tasks import ColumnsTask, MarkdownTask
 
 

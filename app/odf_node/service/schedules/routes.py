@@ -19,8 +19,8 @@ from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.integrity.healing import HealingStores, retry_open_damages
 from odf_storage.runtime.clock import Clock
 from odf_storage.stores.jobs.sql import JobQueue
-from odf_storage.stores.registers.access import DeviceLogins
-from odf_storage.stores.registers.damages import DamageLog
+from odf_storage.stores.registers.accounts.access import DeviceLogins
+from odf_storage.stores.registers.datasets.damages import DamageLog
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body

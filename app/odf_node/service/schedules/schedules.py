@@ -32,8 +32,8 @@ from odf_storage.datasets.job_payloads.transform_job import TransformPayload, jo
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.stores.index.sql import DatasetEntries
 from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec, Schedule
-from odf_storage.stores.registers.following import MirrorReads
-from odf_storage.stores.registers.schedules import Schedules
+from odf_storage.stores.registers.datasets.following import MirrorReads
+from odf_storage.stores.registers.datasets.schedules import Schedules
 
 from ..auth.actors import Actor
 

@@ -36,7 +36,7 @@ from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_jo
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports.values import DatasetEntry, Job, JobId, JobStatus, Succeeded
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
 from odf_storage.stores.registers.signed.attestations import KeptAttestation
 from odf_storage.stores.registers.signed.dataset_keys import opened_key
 
@@ -50,7 +50,7 @@ from ..http.parameters import parse_hash
 from ..jobs.jobs import Jobs, find_job
 from ..pages.datasets.blocks import Visit
 from ..pages.datasets.content import PagePart
-from ..pages.render import rendered
+from ..pages.frame.render import rendered
 from ..query.proofs import SigningKeys
 
 _log = logging.getLogger("odf.attestations")

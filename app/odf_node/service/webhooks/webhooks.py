@@ -39,8 +39,8 @@ from odf_storage.stores.ports.webhooks import (
     Webhook,
     secret_owner,
 )
-from odf_storage.stores.registers.sealing import SecretKeys
-from odf_storage.stores.registers.webhooks import WebhookStore
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
+from odf_storage.stores.registers.datasets.webhooks import WebhookStore
 
 from ..auth.access import Unauthenticated, unauthorized
 from ..auth.actors import Actor

@@ -15,13 +15,13 @@ from odf_storage.stores.ports.values import Failed, Succeeded
 
 from ..http.deps import part_of
 from ..jobs.job_watch import Waiting
-from ..pages.cells import cell_text
 from ..pages.datasets.blocks import Visit
 from ..pages.datasets.content import PagePart
 from ..pages.datasets.manage import takes_rows_back
 from ..pages.datasets.statistics import Drawing, lineage_drawing
-from ..pages.render import rendered
-from ..pages.views import root_of
+from ..pages.frame.cells import cell_text
+from ..pages.frame.render import rendered
+from ..pages.frame.views import root_of
 from .question import Provenance, WhyQuestion, submit, with_columns
 
 WAIT_S = 5.0

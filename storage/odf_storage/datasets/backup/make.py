@@ -31,7 +31,7 @@ from ...stores.index.sql_blocks import SqlBlockIndex
 from ...stores.objects.layout import HEAD, dataset_folder, object_name
 from ...stores.ports.errors import BlockDamaged
 from ...stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
-from ...stores.registers.sealing import KEY_FILE
+from ...stores.registers.accounts.sealing import KEY_FILE
 from ...stores.sql.migrate import LATEST, current
 from ...stores.sql.tables import jobs, refs, uploaded_files
 from ..node.stores import Stores

@@ -26,7 +26,7 @@ from ...runtime.private_files import make_private
 from ...stores.index.sql_blocks import insert_blocks
 from ...stores.index.sql_sizes import AT_ONCE, COUNTED, add_growths, growths, growths_of_objects
 from ...stores.objects.layout import PENDING_PREFIX
-from ...stores.registers.sealing import KEY_FILE
+from ...stores.registers.accounts.sealing import KEY_FILE
 from ...stores.sql.engine import large_cache, writing
 from ...stores.sql.migrate import LATEST
 from ...stores.sql.tables import accounts, datasets, secrets

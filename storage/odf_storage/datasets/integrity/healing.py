@@ -46,9 +46,9 @@ from ..job_payloads import heal_job
 if TYPE_CHECKING:
     from ...stores.index.sql import DatasetEntries
     from ...stores.jobs.sql import JobQueue
-    from ...stores.registers.audit import AuditLog
-    from ...stores.registers.damages import DamageLog
-    from ...stores.registers.following import MirrorStore
+    from ...stores.registers.accounts.audit import AuditLog
+    from ...stores.registers.datasets.damages import DamageLog
+    from ...stores.registers.datasets.following import MirrorStore
 
 
 class ObjectDamaged(Damaged):

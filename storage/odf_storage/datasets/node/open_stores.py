@@ -22,19 +22,19 @@ from ...stores.keyed.folder import Below, FolderKeyedStore
 from ...stores.objects.layout import PROJECTIONS
 from ...stores.objects.local import LocalObjectStore
 from ...stores.ports import KeyedStore, ObjectStore
-from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
-from ...stores.registers.accounts import AccountStore
-from ...stores.registers.audit import AuditLog
-from ...stores.registers.damages import DamageLog
-from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
-from ...stores.registers.overviews import OverviewStore
-from ...stores.registers.providers import ProviderAccounts
-from ...stores.registers.publications import PublicationStore
-from ...stores.registers.schedules import Schedules, Variables
+from ...stores.registers.accounts.access import DeviceLogins, RoleStore, UploadedFiles
+from ...stores.registers.accounts.accounts import AccountStore
+from ...stores.registers.accounts.audit import AuditLog
+from ...stores.registers.accounts.providers import ProviderAccounts
+from ...stores.registers.datasets.damages import DamageLog
+from ...stores.registers.datasets.following import DefinitionAuthors, DerivationStore, MirrorStore
+from ...stores.registers.datasets.overviews import OverviewStore
+from ...stores.registers.datasets.publications import PublicationStore
+from ...stores.registers.datasets.schedules import Schedules, Variables
+from ...stores.registers.datasets.webhooks import WebhookStore
 from ...stores.registers.signed.attestations import AttestationStore
 from ...stores.registers.signed.dataset_keys import DatasetKeys
 from ...stores.registers.signed.head_log import HeadLog, WitnessedLogs
-from ...stores.registers.webhooks import WebhookStore
 from ...stores.sql.clock import shared_clock
 from ...stores.sql.engine import open_engine, sqlite_url
 from ...stores.sql.migrate import migrate as migrate_database

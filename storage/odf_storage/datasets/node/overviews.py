@@ -20,8 +20,8 @@ from odf_protocol.multihash import Multihash
 
 from ...stores.ports.overviews import ListedOverview, Overview
 from ...stores.ports.values import JobStatus
-from ...stores.registers.damages import damages
-from ...stores.registers.overviews import overviews
+from ...stores.registers.datasets.damages import damages
+from ...stores.registers.datasets.overviews import overviews
 from ...stores.sql.engine import reading
 from ...stores.sql.tables import datasets, jobs, moves
 from .stores import Stores

@@ -15,9 +15,9 @@ from odf_protocol.identity import DatasetId
 
 from ...stores.index.sql import DatasetEntries, Heads
 from ...stores.index.sql_blocks import KeptStates, SqlBlockIndex
-from ...stores.registers.access import RoleReads
-from ...stores.registers.accounts import Identities
-from ...stores.registers.following import MirrorReads
+from ...stores.registers.accounts.access import RoleReads
+from ...stores.registers.accounts.accounts import Identities
+from ...stores.registers.datasets.following import MirrorReads
 from ..dataset.state_cache import CachedChain, StateCache, StatesOfReads
 
 

@@ -39,19 +39,19 @@ from ...stores.ports.errors import (
     name_too_long,
 )
 from ...stores.ports.values import AccountId, DatasetEntry, Visibility
-from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
-from ...stores.registers.accounts import AccountStore
-from ...stores.registers.audit import AuditLog
-from ...stores.registers.damages import DamageLog
-from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
-from ...stores.registers.overviews import OverviewStore
-from ...stores.registers.providers import ProviderAccounts
-from ...stores.registers.publications import PublicationStore
-from ...stores.registers.schedules import Schedules, Variables
+from ...stores.registers.accounts.access import DeviceLogins, RoleStore, UploadedFiles
+from ...stores.registers.accounts.accounts import AccountStore
+from ...stores.registers.accounts.audit import AuditLog
+from ...stores.registers.accounts.providers import ProviderAccounts
+from ...stores.registers.datasets.damages import DamageLog
+from ...stores.registers.datasets.following import DefinitionAuthors, DerivationStore, MirrorStore
+from ...stores.registers.datasets.overviews import OverviewStore
+from ...stores.registers.datasets.publications import PublicationStore
+from ...stores.registers.datasets.schedules import Schedules, Variables
+from ...stores.registers.datasets.webhooks import WebhookStore
 from ...stores.registers.signed.attestations import AttestationStore
 from ...stores.registers.signed.dataset_keys import DatasetKeys
 from ...stores.registers.signed.head_log import HeadLog, WitnessedLogs
-from ...stores.registers.webhooks import WebhookStore
 from ...stores.sql.engine import reading
 from ...stores.wakeups.wakeups import WakeUp
 from ..dataset.dataset import Dataset, check_objects, put_blocks

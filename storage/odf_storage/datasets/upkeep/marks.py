@@ -30,7 +30,7 @@ from ...stores.index.sql import DatasetEntries
 from ...stores.ports import BlockIndex
 from ...stores.ports.errors import BlockNotFound
 from ...stores.ports.values import AccountId, DatasetEntry, ObjectKey, ObjectKind
-from ...stores.registers.access import UploadedFiles
+from ...stores.registers.accounts.access import UploadedFiles
 from ..contents.linked import readable_links
 from ..dataset.info import read_anywhere
 from ..integrity.healing import ObjectDamaged, ObjectHealing

@@ -155,7 +155,7 @@ unlogged_heads = sa.Table(
     sa.Column("at", InstantColumn, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Moves of heads that the log of heads (`registers/head_log.py`) has not taken in yet."""
+"""Moves of heads that the log of heads (`registers/signed/head_log.py`) has not taken in yet."""
 
 blocks = sa.Table(
     "blocks",

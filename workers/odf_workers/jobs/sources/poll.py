@@ -35,7 +35,7 @@ from odf_storage.datasets.node.rights import has_account_secrets
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import DatasetEntry
-from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.accounts.sealing import SecretKeys
 
 from ...fetch.run import fetch
 from ...fetch.taken import FilesTaken

@@ -17,16 +17,16 @@ from ...errors import status_of
 from ...http.deps import part_of
 from ...membership import membership
 from ...membership.membership import FateOfDatasets, Membership
-from .. import views
-from ..people.tokens import shown_tokens
-from ..render import (
+from ..frame import views
+from ..frame.render import (
     Form,
     page,
     posted,
     redirect,
     shown,
 )
-from ..views import Views
+from ..frame.views import Views
+from ..people.tokens import shown_tokens
 
 PATH = "/v/admin/accounts"
 ONE = PATH + "/{name}"

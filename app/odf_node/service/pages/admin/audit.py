@@ -16,9 +16,9 @@ from ...accounts.audit import shown as audit_shown
 from ...auth.access import require_admin
 from ...auth.actors import Actor
 from ...errors import status_of
-from .. import views
-from ..render import page, shown
-from ..views import Views
+from ..frame import views
+from ..frame.render import page, shown
+from ..frame.views import Views
 
 PATH = "/v/admin/audit"
 ENTRIES = 100

@@ -25,15 +25,15 @@ from ...jobs.jobs import (
     cancel_job,
     parse_statuses,
 )
-from .. import views
-from ..render import (
+from ..frame import views
+from ..frame.render import (
     Form,
     page,
     posted,
     redirect,
     shown,
 )
-from ..views import Views
+from ..frame.views import Views
 
 JOBS = 50
 FAILING = 50

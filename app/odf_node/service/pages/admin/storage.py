@@ -20,9 +20,9 @@ from ...datasets.datasets import detailed_summary
 from ...history.verify import validation_of
 from ...http.deps import base_of, part_of
 from ...settings import Settings
-from .. import views
-from ..render import page, shown
-from ..views import Views
+from ..frame import views
+from ..frame.render import page, shown
+from ..frame.views import Views
 
 PATH = "/v/admin/storage"
 LARGEST = 20

@@ -29,8 +29,8 @@ from ....client.uses.event_texts import event_detail, event_name
 from ...auth.actors import Actor
 from ...features import features
 from ...http.parameters import parse_hash
-from .. import views
-from ..views import Views, root_of
+from ..frame import views
+from ..frame.views import Views, root_of
 
 MAX_LINES = 1000
 """Limit of lines of a compared event: the time grows with their square."""

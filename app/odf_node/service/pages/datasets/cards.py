@@ -20,9 +20,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ... import pages
 from ...datasets.datasets import description
-from ..cells import fields_of
-from ..pictures import WIDTH, Figure
-from ..render import moment_text
+from ..frame.cells import fields_of
+from ..frame.pictures import WIDTH, Figure
+from ..frame.render import moment_text
 from .blocks import Visit
 from .content import sentence_of
 

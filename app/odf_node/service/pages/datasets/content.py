@@ -30,16 +30,16 @@ from ...limits.texts import MARKDOWN_CHARS
 from ...lineage import lineage
 from ...read.file_lists import list_files
 from ...readers.tasks import MarkdownTask, Profiled
-from ..cells import fields_of, kinds_of
-from ..views import ROWS, Views
-from ..views import newest as newest_rows
+from ..frame.cells import fields_of, kinds_of
+from ..frame.views import ROWS, Views
+from ..frame.views import newest as newest_rows
 from .blocks import Visit, newest
 from .query_form import Telling, answered, examples
 from .statistics import column_table, lineage_drawing
 from .viewer import newest_table
 
 if TYPE_CHECKING:
-    from ..pictures import Figure
+    from ..frame.pictures import Figure
 
 _log = logging.getLogger("odf.node")
 COLUMNS = 40
@@ -148,7 +148,7 @@ def drawn_of(visit: Visit, found: Profiled | None) -> tuple[tuple[Figure, ...], 
     """Return the figures of the dataset, and the columns that tell most."""
     if found is None:
         return (), Telling()
-    from ..pictures import (
+    from ..frame.pictures import (
         SampledRows,
         category,
         picture,

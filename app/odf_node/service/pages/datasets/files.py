@@ -54,7 +54,7 @@ from ...uploads.uploaded_files import (
     take_in,
     upload_not_found,
 )
-from ..views import Views
+from ..frame.views import Views
 
 if TYPE_CHECKING:
     from ....proposal.proposal import Proposal

@@ -64,8 +64,8 @@ from ...query.background import QueryBody, checked
 from ...query.verify import gathered
 from ...schedules import schedules
 from ...schedules.schedules import ScheduleBody, Scheduling
-from .. import views
-from ..render import (
+from ..frame import views
+from ..frame.render import (
     Form,
     page,
     posted,
@@ -74,7 +74,7 @@ from ..render import (
     result_text,
     shown,
 )
-from ..views import Views
+from ..frame.views import Views
 from .content import document_of, schedule_line
 from .files import (
     FilePublishing,

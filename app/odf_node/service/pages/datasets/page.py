@@ -28,8 +28,8 @@ from ...http.answers import is_named
 from ...http.deps import base_of, part_of
 from ...limits.shares import caller_of
 from ...settings import Settings
-from ..render import page, shown
-from ..views import Views
+from ..frame.render import page, shown
+from ..frame.views import Views
 from . import blocks, content, statistics, viewer
 from .blocks import Visit, dataset_pages
 from .query_form import taken_along

@@ -33,13 +33,9 @@ from ...http.bodies import small_body
 from ...http.deps import part_of
 from ...readers.pool import ReadRefused
 from ...settings import Settings
-from .. import views
-from ..render import (
-    page,
-    problem,
-    redirect,
-)
-from ..views import Views
+from ..frame import views
+from ..frame.render import page, problem, redirect
+from ..frame.views import Views
 from .files import FilePublishing, give_up, in_turn, look, publish_file, received_file, visitor_of
 
 PATH = "/v/publish"

@@ -20,12 +20,12 @@ from odf_storage.datasets.query.messages import Form
 from ....client.nodes.limits import place_in
 from ...query.background import IN_JSON, QueryBody, checked
 from ...query.verify import RowsAlone
-from ..cells import kinds_of
+from ..frame.cells import kinds_of
 from .blocks import Visit
 from .viewer import VALUES, asked_rows, plain_table
 
 if TYPE_CHECKING:
-    from ..pictures import Figure
+    from ..frame.pictures import Figure
 
 QUERY_ROWS = 100
 EXAMPLE_ROWS = 20
@@ -81,7 +81,7 @@ def answered(visit: Visit, text: str | None) -> dict[str, Any]:
 
 
 def _chart(schema: DataSchema, values: Sequence[Sequence[Any]]) -> tuple[Figure, ...]:
-    from ..pictures import SampledRows, chart  # not needed to start
+    from ..frame.pictures import SampledRows, chart  # not needed to start
 
     names = [field.name for field in schema.fields]
     columns = dict(zip(names, zip(*values, strict=True), strict=False))  # without rows no columns

@@ -21,13 +21,13 @@ from odf_protocol.columns.column_names import UNSAID, ColumnTexts, texts_in
 from odf_protocol.errors import NodeError
 
 from ...readers.tasks import Profiled
-from ..cells import (
+from ..frame.cells import (
     MEASURES,
     cell_text,
     column_lines,
     fields_of,
 )
-from ..views import sample_size
+from ..frame.views import sample_size
 from .blocks import Visit
 
 BARS = 12

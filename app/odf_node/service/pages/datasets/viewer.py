@@ -33,8 +33,8 @@ from ...query.literals import (
 )
 from ...query.query import Queries, QueryRows
 from ...query.verify import gathered
-from ..cells import NUMBERS, cell_text, kinds_of
-from ..views import ColumnSample, newest
+from ..frame.cells import NUMBERS, cell_text, kinds_of
+from ..frame.views import ColumnSample, newest
 from .blocks import Visit
 
 ROWS = 100

@@ -13,10 +13,10 @@ from odf_protocol.errors import BadInput, NotFound
 from ...auth.actors import Actor
 from ...datasets.listing import ListingRequest
 from ...errors import status_of
-from .. import views
-from ..home import around_list, asked_of, datasets
-from ..render import page, redirect, shown
-from ..views import Views
+from ..frame import views
+from ..frame.render import page, redirect, shown
+from ..frame.views import Views
+from ..guide.home import around_list, asked_of, datasets
 
 PATH = "/v/accounts/{name}"
 MAX_NAME_CHARS = 100

@@ -19,15 +19,15 @@ from ...auth.actors import Actor
 from ...auth.visitors import sign_in
 from ...errors import status_of
 from ...http.deps import base_of, part_of
-from .. import views
-from ..render import (
+from ..frame import views
+from ..frame.render import (
     Form,
     page,
     posted,
     redirect,
     shown,
 )
-from ..views import Views
+from ..frame.views import Views
 
 PATH = "/v/password"
 

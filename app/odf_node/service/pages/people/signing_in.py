@@ -29,15 +29,15 @@ from ...auth.visitors import (
 from ...errors import status_of
 from ...http.bodies import small_form
 from ...http.deps import base_of, part_of
-from .. import views
-from ..render import (
+from ..frame import views
+from ..frame.render import (
     MAX_FORM_BYTES,
     page,
     problem,
     redirect,
     shown_to_all,
 )
-from ..views import Views
+from ..frame.views import Views
 
 
 def _form(given: Views, actor: Actor, request: Request) -> Response:

@@ -24,15 +24,15 @@ from ...auth.actors import Actor
 from ...auth.dataset_access import DatasetAccess
 from ...errors import status_of
 from ...http.deps import base_of, part_of
-from .. import views
-from ..render import (
+from ..frame import views
+from ..frame.render import (
     Form,
     page,
     posted,
     redirect,
     shown,
 )
-from ..views import Views
+from ..frame.views import Views
 
 PATH = "/v/tokens"
 NEVER = "never"

@@ -16,7 +16,7 @@ from odf_protocol.identity import DatasetId
 
 from ...sql.engine import insert_new, reading, writing
 from ...sql.tables import dataset_keys
-from ..sealing import SecretKeys
+from ..accounts.sealing import SecretKeys
 
 NAME = "dataset-key"
 

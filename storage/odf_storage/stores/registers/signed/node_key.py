@@ -8,8 +8,8 @@ import os
 
 from odf_protocol.commitments import SEED_BYTES
 
-from ..accounts import AccountStore
-from ..sealing import SecretKeys, secret_unreadable
+from ..accounts.accounts import AccountStore
+from ..accounts.sealing import SecretKeys, secret_unreadable
 
 NODE_KEY = "node-key"
 """Name of the secret that is the seed of the node's own key."""

@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 
-from ..index.sql import entry_of
-from ..objects.layout import HEAD
-from ..ports.overviews import (
+from ...index.sql import entry_of
+from ...objects.layout import HEAD
+from ...ports.overviews import (
     After,
     Facets,
     ListedOverview,
@@ -29,9 +29,14 @@ from ..ports.overviews import (
     SortBy,
     WantedOverviews,
 )
-from ..ports.values import Visibility
-from ..sql.engine import insert_new, reading, storable, writing
-from ..sql.tables import (
+from ...ports.values import Visibility
+from ...sql.engine import (
+    insert_new,
+    reading,
+    storable,
+    writing,
+)
+from ...sql.tables import (
     HashColumn,
     InstantColumn,
     by_bytes,

@@ -10,10 +10,20 @@ import sqlalchemy as sa
 
 from odf_protocol.instant import Instant
 
-from ..ports.errors import account_name_taken
-from ..ports.values import Account, AccountId
-from ..sql.engine import insert_new, reading, storable, writing
-from ..sql.tables import KEY_CHARS, InstantColumn, accounts, metadata
+from ...ports.errors import account_name_taken
+from ...ports.values import Account, AccountId
+from ...sql.engine import (
+    insert_new,
+    reading,
+    storable,
+    writing,
+)
+from ...sql.tables import (
+    KEY_CHARS,
+    InstantColumn,
+    accounts,
+    metadata,
+)
 
 ISSUER_CHARS, SUBJECT_CHARS = 500, 255
 """A subject has at most 255 characters by the standard."""

@@ -27,18 +27,23 @@ from odf_storage.runtime.extras import app_version
 from odf_storage.stores.ports.overviews import Facets
 from odf_storage.stores.ports.values import DatasetEntry
 
-from ..auth.actors import Actor
-from ..auth.dataset_access import DatasetAccess
-from ..derivatives.derivatives import Derivatives
-from ..lineage.lineage import LineageSources
-from ..query.query import Queries
-from ..read.outlines import Beside, Outlines
-from ..read.read import Tables
-from ..read.tail import Current, Tails, last_rows
-from ..readers.messages import Materials
-from ..readers.pool import Readers
-from ..readers.tasks import Profiled, ProfileTask, StandingTask, TableRef
-from ..system.face import Face
+from ...auth.actors import Actor
+from ...auth.dataset_access import DatasetAccess
+from ...derivatives.derivatives import Derivatives
+from ...lineage.lineage import LineageSources
+from ...query.query import Queries
+from ...read.outlines import Beside, Outlines
+from ...read.read import Tables
+from ...read.tail import Current, Tails, last_rows
+from ...readers.messages import Materials
+from ...readers.pool import Readers
+from ...readers.tasks import (
+    Profiled,
+    ProfileTask,
+    StandingTask,
+    TableRef,
+)
+from ...system.face import Face
 
 PAGE_STATISTICS_CELLS = 20_000_000
 """Most values that are read of new rows for statistics of columns on a page, where footers do not

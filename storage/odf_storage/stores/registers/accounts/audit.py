@@ -10,9 +10,14 @@ import sqlalchemy as sa
 
 from odf_protocol.instant import Instant
 
-from ..ports.accounts import EVERYTHING, AuditEntry, AuditFilter
-from ..sql.engine import reading, storable, writing
-from ..sql.tables import DatasetIdColumn, InstantColumn, NumberColumn, metadata
+from ...ports.accounts import EVERYTHING, AuditEntry, AuditFilter
+from ...sql.engine import reading, storable, writing
+from ...sql.tables import (
+    DatasetIdColumn,
+    InstantColumn,
+    NumberColumn,
+    metadata,
+)
 
 deeds = sa.Table(
     "deeds",

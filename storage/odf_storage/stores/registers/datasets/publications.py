@@ -12,13 +12,13 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ..objects.layout import HEAD
-from ..ports.errors import DatasetNotFound, publication_name_taken
-from ..ports.following import Problem
-from ..ports.publications import PublishedDataset
-from ..ports.values import JobId
-from ..sql.engine import insert_new, reading, writing
-from ..sql.tables import (
+from ...objects.layout import HEAD
+from ...ports.errors import DatasetNotFound, publication_name_taken
+from ...ports.following import Problem
+from ...ports.publications import PublishedDataset
+from ...ports.values import JobId
+from ...sql.engine import insert_new, reading, writing
+from ...sql.tables import (
     KEY_CHARS,
     HashColumn,
     InstantColumn,

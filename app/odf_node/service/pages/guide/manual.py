@@ -20,10 +20,11 @@ from starlette.routing import Route
 from odf_protocol.errors import BadInput, NotFound
 from odf_protocol.sql_text import quoted_name
 
-from ..auth.actors import Actor
-from . import views
-from .render import page, shown, tagged
-from .views import Views
+from ... import pages
+from ...auth.actors import Actor
+from ..frame import views
+from ..frame.render import page, shown, tagged
+from ..frame.views import Views
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -126,10 +127,10 @@ class Manual:
 @cache
 def manual() -> Manual:
     """Return the manual of the installed package, or of the checkout that the node runs from."""
-    inside = files(__package__).joinpath("manual_pages")
+    inside = files(pages).joinpath("manual_pages")
     if inside.is_dir():
         return Manual(inside, inside.joinpath(f"{TOUR}.md"), Lock())
-    root = Path(__file__).parents[4]
+    root = Path(__file__).parents[5]
     return Manual(root / "docs", root / TOUR_FILE, Lock())
 
 

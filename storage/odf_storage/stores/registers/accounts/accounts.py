@@ -12,12 +12,38 @@ import sqlalchemy as sa
 
 from odf_protocol.instant import NANOS, Instant
 
-from ...runtime.clock import Clock, system_clock
-from ..ports.errors import AccountNotFound, account_name_taken, token_id_taken, token_not_found
-from ..ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
-from ..sql.engine import Source, insert_new, reading, storable, writing
-from ..sql.publishing import variables
-from ..sql.tables import InstantColumn, accounts, metadata, passwords, quotas, secrets, tokens
+from ....runtime.clock import Clock, system_clock
+from ...ports.errors import (
+    AccountNotFound,
+    account_name_taken,
+    token_id_taken,
+    token_not_found,
+)
+from ...ports.values import (
+    Account,
+    AccountId,
+    Reach,
+    Scope,
+    StoredPassword,
+    Token,
+)
+from ...sql.engine import (
+    Source,
+    insert_new,
+    reading,
+    storable,
+    writing,
+)
+from ...sql.publishing import variables
+from ...sql.tables import (
+    InstantColumn,
+    accounts,
+    metadata,
+    passwords,
+    quotas,
+    secrets,
+    tokens,
+)
 
 _TOKEN = sa.select(tokens).where(tokens.c.id == sa.bindparam("its_id"))
 _ACCOUNTS = {

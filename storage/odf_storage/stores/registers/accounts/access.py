@@ -10,10 +10,27 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ..ports.errors import AccountNotFound, DatasetNotFound
-from ..ports.values import AccountId, DeviceLogin, Role, UploadedFile
-from ..sql.engine import Source, insert_new, reading, storable, writing
-from ..sql.tables import accounts, datasets, device_logins, roles, uploaded_files
+from ...ports.errors import AccountNotFound, DatasetNotFound
+from ...ports.values import (
+    AccountId,
+    DeviceLogin,
+    Role,
+    UploadedFile,
+)
+from ...sql.engine import (
+    Source,
+    insert_new,
+    reading,
+    storable,
+    writing,
+)
+from ...sql.tables import (
+    accounts,
+    datasets,
+    device_logins,
+    roles,
+    uploaded_files,
+)
 
 
 class RoleReads:

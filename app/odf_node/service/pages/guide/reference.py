@@ -14,12 +14,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..auth.actors import Actor
-from ..http.addresses import contract
-from ..setting_groups.words import Tenancy
-from . import views
-from .render import page, rendered, shown, tagged
-from .views import Views
+from ...auth.actors import Actor
+from ...http.addresses import contract
+from ...setting_groups.words import Tenancy
+from ..frame import views
+from ..frame.render import (
+    page,
+    rendered,
+    shown,
+    tagged,
+)
+from ..frame.views import Views
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 Words = list[tuple[str, str | None]]

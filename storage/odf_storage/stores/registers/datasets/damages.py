@@ -8,10 +8,16 @@ import sqlalchemy as sa
 
 from odf_protocol.instant import Instant
 
-from ..ports.damages import Damage
-from ..ports.values import ObjectKey, ObjectKind
-from ..sql.engine import insert_new, reading, writing
-from ..sql.tables import HashColumn, InstantColumn, datasets, metadata, of_dataset
+from ...ports.damages import Damage
+from ...ports.values import ObjectKey, ObjectKind
+from ...sql.engine import insert_new, reading, writing
+from ...sql.tables import (
+    HashColumn,
+    InstantColumn,
+    datasets,
+    metadata,
+    of_dataset,
+)
 
 damages = sa.Table(
     "damages",

@@ -12,11 +12,23 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ..ports.errors import DatasetNotFound
-from ..ports.following import Author, Derivation, Mirror, MirrorState, MirrorStatus, Problem
-from ..ports.values import AccountId, JobId, Reach
-from ..sql.engine import Source, insert_new, reading, writing
-from ..sql.tables import (
+from ...ports.errors import DatasetNotFound
+from ...ports.following import (
+    Author,
+    Derivation,
+    Mirror,
+    MirrorState,
+    MirrorStatus,
+    Problem,
+)
+from ...ports.values import AccountId, JobId, Reach
+from ...sql.engine import (
+    Source,
+    insert_new,
+    reading,
+    writing,
+)
+from ...sql.tables import (
     KEY_CHARS,
     NAME_CHARS,
     HashColumn,

@@ -16,21 +16,27 @@ from starlette.routing import Route
 
 from odf_storage.runtime.features import loaded
 
-from ..auth.actors import Actor
-from ..http.addresses import Route as Address
-from ..http.deps import part_of
-from ..limits.shares import Turns
-from ..system.face import Face
-from . import home, manual, reference
-from .admin import accounts as admin_accounts
-from .admin import audit as admin_audit
-from .admin import jobs as admin_jobs
-from .admin import storage as admin_storage
-from .datasets import manage
-from .datasets import page as dataset
-from .people import account, password, signing_in, tokens
-from .render import shown, static
-from .views import Views
+from ...auth.actors import Actor
+from ...http.addresses import Route as Address
+from ...http.deps import part_of
+from ...limits.shares import Turns
+from ...system.face import Face
+from .. import datasets
+from ..admin import accounts as admin_accounts
+from ..admin import audit as admin_audit
+from ..admin import jobs as admin_jobs
+from ..admin import storage as admin_storage
+from ..datasets import manage
+from ..datasets import page as dataset
+from ..frame.render import shown, static
+from ..frame.views import Views
+from ..guide import home, manual, reference
+from ..people import (
+    account,
+    password,
+    signing_in,
+    tokens,
+)
 
 PUBLISH = "/v/publish"
 MAX_PASSWORDS = 2
@@ -51,14 +57,14 @@ STATIC = {
 
 
 def _publish_form(given: Views, actor: Actor, request: Request) -> Response:
-    from .datasets.publish import form  # not needed to start
+    from ..datasets.publish import form  # not needed to start
 
     return form(given, actor, request)
 
 
 def _later(name: str) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint with this name of the form that publishes files, loaded when asked."""
-    place = f"{__package__}.datasets.publish:{name}"
+    place = f"{datasets.__name__}.publish:{name}"
 
     async def asked(request: Request) -> Response:
         endpoint = await to_thread.run_sync(loaded, place)

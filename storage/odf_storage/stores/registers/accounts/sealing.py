@@ -20,8 +20,8 @@ from typing import Any
 from odf_protocol.errors import BadInput, Damaged
 from odf_protocol.instant import Instant
 
-from ...runtime.private_files import make_private
-from ..ports.values import Variable
+from ....runtime.private_files import make_private
+from ...ports.values import Variable
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 KEY_FILE = "secret.key"

@@ -13,12 +13,22 @@ import sqlalchemy as sa
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 
-from ..jobs.sql_submit import submit_plain
-from ..ports.errors import DatasetNotFound
-from ..ports.values import JobId, JobSpec, Schedule, Variable
-from ..sql.engine import insert_new, reading, storable, writing
-from ..sql.publishing import schedules, variables
-from ..wakeups.wakeups import Topic, WakeUp
+from ...jobs.sql_submit import submit_plain
+from ...ports.errors import DatasetNotFound
+from ...ports.values import (
+    JobId,
+    JobSpec,
+    Schedule,
+    Variable,
+)
+from ...sql.engine import (
+    insert_new,
+    reading,
+    storable,
+    writing,
+)
+from ...sql.publishing import schedules, variables
+from ...wakeups.wakeups import Topic, WakeUp
 
 
 class Schedules:

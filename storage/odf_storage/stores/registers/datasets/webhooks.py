@@ -12,13 +12,13 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ..objects.layout import HEAD
-from ..ports.errors import DatasetNotFound
-from ..ports.following import Problem
-from ..ports.values import AccountId, Failing, JobId
-from ..ports.webhooks import DeliveryAttempt, Webhook, WebhookState
-from ..sql.engine import reading, writing
-from ..sql.tables import (
+from ...objects.layout import HEAD
+from ...ports.errors import DatasetNotFound
+from ...ports.following import Problem
+from ...ports.values import AccountId, Failing, JobId
+from ...ports.webhooks import DeliveryAttempt, Webhook, WebhookState
+from ...sql.engine import reading, writing
+from ...sql.tables import (
     KEY_CHARS,
     HashColumn,
     InstantColumn,

@@ -17,17 +17,22 @@ from odf_protocol.errors import BadInput
 from odf_protocol.instant import day_or_instant
 from odf_storage.stores.ports.overviews import WantedOverviews
 
-from ...client.nodes.limits import age_text
-from ..auth.actors import Actor
-from ..datasets.datasets import detailed_summary
-from ..datasets.listing import MAX_SEARCH_CHARS, ListingRequest, question
-from ..errors import status_of
-from ..http.deps import base_of
-from ..setting_groups.words import Tenancy
-from . import views
-from .datasets.statistics import bars_path
-from .render import page, page_number, pages, shown
-from .views import Views
+from ....client.nodes.limits import age_text
+from ...auth.actors import Actor
+from ...datasets.datasets import detailed_summary
+from ...datasets.listing import MAX_SEARCH_CHARS, ListingRequest, question
+from ...errors import status_of
+from ...http.deps import base_of
+from ...setting_groups.words import Tenancy
+from ..datasets.statistics import bars_path
+from ..frame import views
+from ..frame.render import (
+    page,
+    page_number,
+    pages,
+    shown,
+)
+from ..frame.views import Views
 
 FRESH = (("day", 1), ("week", 7), ("month", 30), ("year", 365))
 """Words and days of the facet of freshness."""

@@ -23,16 +23,17 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from odf_protocol.errors import BadInput, NodeError
 
-from ...client.nodes.limits import one_line, size_text
-from ..auth.access import AnonymousRestricted, DatasetRenamed, Unauthenticated
-from ..auth.actors import ANONYMOUS, Actor
-from ..auth.dataset_access import Callers
-from ..auth.visitors import refuse_foreign, visitor
-from ..errors import status_of
-from ..http.answers import WEAK, is_named
-from ..http.bodies import MAX_FORM_FIELDS, small_form
-from ..http.deps import part_of
-from ..settings import Settings
+from ....client.nodes.limits import one_line, size_text
+from ... import pages as package
+from ...auth.access import AnonymousRestricted, DatasetRenamed, Unauthenticated
+from ...auth.actors import ANONYMOUS, Actor
+from ...auth.dataset_access import Callers
+from ...auth.visitors import refuse_foreign, visitor
+from ...errors import status_of
+from ...http.answers import WEAK, is_named
+from ...http.bodies import MAX_FORM_FIELDS, small_form
+from ...http.deps import part_of
+from ...settings import Settings
 from . import views
 from .views import Views
 
@@ -79,7 +80,7 @@ def tagged(answer: Response, request: Request) -> Response:
 @cache
 def static(name: str) -> bytes:
     """Return the content of a static file of the pages."""
-    return files(__package__).joinpath("static", name).read_bytes()
+    return files(package).joinpath("static", name).read_bytes()
 
 
 @cache
@@ -87,7 +88,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # not needed to start
 
     made = Environment(
-        loader=PackageLoader(__package__),
+        loader=PackageLoader(package.__name__),
         auto_reload=False,  # an upgrade in place would mix its templates with our code
         autoescape=True,
         undefined=StrictUndefined,

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..limits.texts import MARKDOWN_CHARS
+from ...limits.texts import MARKDOWN_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

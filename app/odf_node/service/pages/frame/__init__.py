@@ -1,0 +1,1 @@
+"""What all pages are made of: templates, their frame, cells, pictures, Markdown."""

@@ -1,0 +1,1 @@
+"""The ways in: the list of datasets, the manual, the reference of the API."""
