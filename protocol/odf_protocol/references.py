@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 from .identity import DID_ODF, DatasetAlias, DatasetId, DatasetRef, MalformedName, Name, RemoteAlias
 from .metadata.attributes import Attributes, MalformedAttributes
-from .metadata.schema import DataSchema, DataTypeOption, DataTypeString
+from .metadata.schema import DataSchema, DataTypeString, bare_type
 
 MAX_URL_CHARS = 2048
 WILDCARD = "%"
@@ -217,7 +217,9 @@ def link_columns(schema: DataSchema | None) -> tuple[str, ...]:
     return tuple(
         field.name
         for field in schema.fields
-        if _is_text(field.type) and field.extra is not None and _is_link(field.extra)
+        if isinstance(bare_type(field.type), DataTypeString)
+        and field.extra is not None
+        and _is_link(field.extra)
     )
 
 
@@ -238,10 +240,6 @@ def summary_of(linked: LinkedObjects) -> Attributes:
     """Return the summary as attributes of `AddData`."""
     summary = {"numObjectsNaive": linked.count, "sizeNaive": linked.size}
     return Attributes.of({SUMMARY_KEY: summary})
-
-
-def _is_text(kind: object) -> bool:
-    return isinstance(kind.inner if isinstance(kind, DataTypeOption) else kind, DataTypeString)
 
 
 def _is_link(extra: Attributes) -> bool:

@@ -30,6 +30,7 @@ from odf_protocol.metadata.schema import (
     DataTypeOption,
     DataTypeString,
     DataTypeTimestamp,
+    bare_type,
 )
 
 from .headers import Records
@@ -235,7 +236,7 @@ def columns_read(rows: pa.Table, given: pa.Schema, choices: Choices) -> Proposed
     _check_known(choices.types, rows.column_names)
     columns = []
     for at in from_arrow(rows.schema).fields:
-        data_type = at.type.inner if isinstance(at.type, DataTypeOption) else at.type
+        data_type = bare_type(at.type)
         kind, note = str(type(data_type).__struct_config__.tag), _told(at.name, given)
         if at.name in choices.types:
             (kind, data_type), note = named_type(choices.types[at.name], at.name), "as you say"
@@ -449,7 +450,7 @@ def _nested(values: Sequence[Any]) -> DataType | None:
         found = from_arrow(pa.schema([pa.field("x", kind)])).fields[0].type
     except (pa.ArrowException, UnsupportedSchema, OverflowError, RecursionError):
         return None
-    return found.inner if isinstance(found, DataTypeOption) else found
+    return bare_type(found)
 
 
 def _has_nothing(kind: pa.DataType) -> bool:

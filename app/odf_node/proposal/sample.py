@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import io
-import json
 import os
 import re
 import zipfile
@@ -19,7 +18,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from odf_protocol.errors import BadInput
+from odf_protocol.metadata.sources import ReadStepNdGeoJson, ReadStepNdJson
 from odf_protocol.sources.csv_header import UTF8, encoding_of, marked_encoding
+from odf_protocol.sources.json_lines import step_of_lines
 from odf_storage.runtime.private_files import DAMAGED, entries_of, unpacked
 
 PIECE_BYTES = 16 * 1024
@@ -239,26 +240,22 @@ def _without(name: str, ending: str) -> str:
     return name[: -len(ending)] if name.lower().endswith(ending) else name
 
 
+_OF_LINES: dict[type | None, SampleFormat] = {
+    ReadStepNdJson: SampleFormat.NDJSON,
+    ReadStepNdGeoJson: SampleFormat.NDGEOJSON,
+}
+
+
 def _by_name(name: str, begin: bytes) -> SampleFormat | None:
     """Return the format that the ending says; features are GeoJSON by either ending."""
     form = FORMATS.get(PurePath(name).suffix.lower())
     if form is SampleFormat.JSON:
-        return SampleFormat.GEOJSON if _FEATURES.match(begin) else _by_lines(begin) or form
+        return (
+            SampleFormat.GEOJSON
+            if _FEATURES.match(begin)
+            else _OF_LINES.get(step_of_lines(begin)) or form
+        )
     return form
-
-
-def _by_lines(begin: bytes) -> SampleFormat | None:
-    """Return the format of records of JSON that stand on lines of their own, whatever the ending;
-    None for a document."""
-    first, _, rest = begin.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")
-    if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
-        return None
-    try:
-        record = json.loads(first)
-    except (ValueError, RecursionError):
-        return None
-    is_feature = record.get("type") == "Feature" and "geometry" in record
-    return SampleFormat.NDGEOJSON if is_feature else SampleFormat.NDJSON
 
 
 def _by_content(begin: bytes) -> SampleFormat | None:
@@ -268,7 +265,7 @@ def _by_content(begin: bytes) -> SampleFormat | None:
     if begin.startswith(b"PAR1"):
         return SampleFormat.PARQUET
     if text in (b"{", RECORD_SEPARATOR):
-        return _by_lines(begin) or SampleFormat.NDJSON
+        return _OF_LINES.get(step_of_lines(begin)) or SampleFormat.NDJSON
     return SampleFormat.JSON if text == b"[" else None
 
 

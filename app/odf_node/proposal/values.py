@@ -21,25 +21,9 @@ INT64 = range(-(2**63), 2**63)
 NULL_WORDS = frozenset(
     {
         *("NA", "N/A", "n/a", "#N/A", "#NA", "n.a.", "n. a.", "NULL", "null", "Null", "(null)"),
-        *(
-            "None",
-            "none",
-            "nil",
-            "\\N",
-            "\\\\N",
-            "-",
-            "--",
-            "–",
-            "—",
-            "?",
-            ".",
-            "..",
-            "...",
-            "…",
-            ":",
-        ),
-        *("#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "missing", "<null>", "<NA>"),
-        "NaT",
+        *("None", "none", "nil", "missing", "\\N", "\\\\N", "<null>", "<NA>", "NaT"),
+        *("-", "--", "–", "—", "?", ".", "..", "...", "…", ":"),
+        *("#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!"),
     }
 )
 """Words that are often used for a missing value."""

@@ -36,6 +36,7 @@ from ..metadata.schema import (
     DataTypeTime,
     DataTypeTimestamp,
     TimeUnit,
+    bare_type,
 )
 from ..references import link_columns
 
@@ -148,7 +149,7 @@ def _fields_differ(
 
 def _types_differ(path: str, current: DataType, new: DataType, how: _Comparison) -> str | None:
     if how.forgiving:
-        current, new = _required(current), _required(new)
+        current, new = bare_type(current), bare_type(new)
     match current, new:
         case DataTypeOption(), DataTypeOption():
             return _types_differ(path, current.inner, new.inner, how)
@@ -167,10 +168,6 @@ def _types_differ(path: str, current: DataType, new: DataType, how: _Comparison)
             )
         case _:
             return None if current == new else f"the type of column {path} changed"
-
-
-def _required(type_: DataType) -> DataType:
-    return type_.inner if isinstance(type_, DataTypeOption) else type_
 
 
 def unfit_system_columns(schema: DataSchema, columns: tuple[str, str, str, str]) -> list[str]:
@@ -198,7 +195,7 @@ def unfit_system_columns(schema: DataSchema, columns: tuple[str, str, str, str])
 
 
 def _inner(type_: DataType | None) -> DataType | None:
-    return None if type_ is None else _required(type_)
+    return None if type_ is None else bare_type(type_)
 
 
 def all_link_columns(blocks: Iterable[HashedBlock]) -> tuple[str, ...]:

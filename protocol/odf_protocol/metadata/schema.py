@@ -193,3 +193,8 @@ DataType = (
     | DataTypeTimestamp
     | DataTypeString
 )
+
+
+def bare_type(data_type: DataType) -> DataType:
+    """Return a type without whether its values may be null."""
+    return data_type.inner if isinstance(data_type, DataTypeOption) else data_type

@@ -29,6 +29,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..columns.column_names import plain_unit
 from ..errors import BadInput
 from .source_options import HeaderRule
 
@@ -110,7 +111,7 @@ def _is_other_in_brackets(one: str, other: str) -> bool:
         at = name.rfind(_OPENS.get(name[-1:], "\0"))
         if at < 1:
             return False
-        parts.append((name[:at].strip(), name[at + 1 : -1].strip()))
+        parts.append((name[:at].strip(), plain_unit(name[at:])))
     return parts[0][0] == parts[1][0] and parts[0][1] != parts[1][1]
 
 

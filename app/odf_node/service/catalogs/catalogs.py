@@ -18,7 +18,7 @@ from xml.etree import ElementTree as Xml
 from odf_protocol.columns.column_names import texts_of
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata import schema as odf
-from odf_protocol.metadata.schema import DataField, DataType
+from odf_protocol.metadata.schema import DataField
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.versions.versions import Histories, Versions
 from odf_storage.stores.ports.values import DatasetEntry
@@ -122,7 +122,7 @@ def _records(fields: tuple[DataField, ...]) -> list[dict[str, Any]]:
 
 
 def _field(field: DataField) -> dict[str, Any] | None:
-    plain = _plain(field.type)
+    plain = odf.bare_type(field.type)
     is_list = isinstance(plain, odf.DataTypeList)
     item = plain.item_type if isinstance(plain, odf.DataTypeList) else plain
     name = _TYPES.get(type(item))
@@ -150,10 +150,6 @@ def _variable(field: DataField) -> Any:
         "name": field.name,
         **{name: text for name, text in told.items() if text},
     }
-
-
-def _plain(data_type: DataType) -> DataType:
-    return data_type.inner if isinstance(data_type, odf.DataTypeOption) else data_type
 
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"

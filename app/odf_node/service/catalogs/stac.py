@@ -72,5 +72,4 @@ def _asset(dataset: DatasetTold, projection: str) -> dict[str, Any]:
 
 
 def _type(data_type: DataType) -> str:
-    plain = data_type.inner if isinstance(data_type, odf.DataTypeOption) else data_type
-    return type(plain).__name__.removeprefix("DataType").lower()
+    return type(odf.bare_type(data_type)).__name__.removeprefix("DataType").lower()

@@ -20,7 +20,7 @@ from odf_protocol.codec.manifests import to_data
 from odf_protocol.columns.column_names import texts_of
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import DatasetKind
-from odf_protocol.metadata.schema import DataTypeOption
+from odf_protocol.metadata.schema import bare_type
 
 from ..http.answers import JsonAnswer
 from ..http.deps import ActorDep, BaseDep, ReadableDep, wired
@@ -139,8 +139,7 @@ def _field(namespace: str, one: DatasetId, column: str) -> dict[str, str]:
 
 def _type(data_type: Any) -> str:
     """Return the kind of an ODF type, without whether it is optional."""
-    inner = data_type.inner if isinstance(data_type, DataTypeOption) else data_type
-    return str(to_data(inner)["kind"])
+    return str(to_data(bare_type(data_type))["kind"])
 
 
 def _facet(name: str, producer: str, **content: Any) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _system_differ(actual: Sequence[DataField], columns: ClaimedColumns) -> str 
     }
     for field in actual:
         wanted, what = kinds.get(field.name, ((object,), ""))
-        if not isinstance(_plain(field.type), wanted):
+        if not isinstance(odf.bare_type(field.type), wanted):
             return f"column {field.name!r} is not {what}"
     return None
 
@@ -171,7 +171,7 @@ def _types_differ(
 
 
 def _fits(found: DataType, declared: DataType) -> bool:
-    one, other = _plain(found), _plain(declared)
+    one, other = odf.bare_type(found), odf.bare_type(declared)
     if isinstance(one, odf.DataTypeNull):
         return True
     match one, other:
@@ -189,12 +189,8 @@ def _fits(found: DataType, declared: DataType) -> bool:
     return type_with_defaults(one) == type_with_defaults(other)
 
 
-def _plain(kind: DataType) -> DataType:
-    return kind.inner if isinstance(kind, odf.DataTypeOption) else kind
-
-
 def _type_name(kind: DataType) -> str:
-    return type(_plain(kind)).__name__.removeprefix("DataType")
+    return type(odf.bare_type(kind)).__name__.removeprefix("DataType")
 
 
 _INTEGERS = (

@@ -36,6 +36,7 @@ from odf_protocol.metadata.sources import (
     ReadStepNdJson,
     ReadStepParquet,
 )
+from odf_protocol.sources.json_lines import step_of_lines
 from odf_protocol.sources.source_options import options_of
 from odf_protocol.sources.source_rules import csv_characters
 from odf_storage.datasets.kartothek.rows import in_schema
@@ -45,7 +46,6 @@ from ...prepare.workbook import OLE, ZIP, Dialect, UnusableWorkbook, is_workbook
 from ...runtime.command import CHUNK_BYTES, PrepareLimits
 from ...runtime.progress import Content, mapped, opened
 from ...slices.schema import Limits
-from ..values.csv_records import BOM
 from ..values.features import BEGIN_BYTES, refuse_page
 from .plain_text import TEXTS, Plain, plain_text
 
@@ -135,18 +135,15 @@ def plain_file(content: Content, step: ReadStep, scratch: Path, limits: Limits) 
 
 
 def _of_lines(content: Content, step: ReadStepJson) -> ReadStep:
-    """Return the step for a body that is called a document and has a record on each line, which no
-    document has; the first line has to be among the first bytes."""
+    """Return the step for a body that is called a document and has a record on each line; the first
+    line has to be among the first bytes."""
+    if step.sub_path:
+        return step
     with opened(content) as stream:
-        begin = stream.read(CHUNK_BYTES)
-    first, _, rest = begin.removeprefix(BOM).lstrip().partition(b"\n")
-    if step.sub_path or not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
+        kind = step_of_lines(stream.read(CHUNK_BYTES))
+    if kind is None:
         return step
-    try:
-        record = msgspec.json.decode(first)
-    except (ValueError, RecursionError):
-        return step
-    if record.get("type") == "Feature" and "geometry" in record:
+    if kind is ReadStepNdGeoJson:
         return ReadStepNdGeoJson(ddl_schema=step.ddl_schema, schema=step.schema)
     return ReadStepNdJson(
         ddl_schema=step.ddl_schema,

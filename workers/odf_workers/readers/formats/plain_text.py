@@ -22,7 +22,7 @@ from msgspec import structs
 from odf_protocol.columns.column_names import plain_unit
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.attributes import Attributes
-from odf_protocol.metadata.schema import DataType, DataTypeOption, DataTypeString
+from odf_protocol.metadata.schema import DataTypeString, bare_type
 from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepCsv,
@@ -296,7 +296,11 @@ def check_units(
             raise _units_differ(lines[0][0], column.name, found[0], f"the source declares {unit!r}")
     if wanted:
         return
-    typed = [at for at, one in zip(order, schema.fields, strict=True) if not _is_text(one.type)]
+    typed = [
+        at
+        for at, one in zip(order, schema.fields, strict=True)
+        if not isinstance(bare_type(one.type), DataTypeString)
+    ]
     for number, each in cells:
         filled = [at for at in typed if each[at].strip()]
         if filled and all(_VALUE.fullmatch(each[at].strip()) for at in filled):
@@ -335,7 +339,3 @@ def _fields(line: str, step: ReadStepCsv) -> list[str]:
         return next(iter(records)).fields
     except (BadRow, StopIteration):  # a quote that goes on in the next line
         return []
-
-
-def _is_text(kind: DataType) -> bool:
-    return isinstance(kind.inner if isinstance(kind, DataTypeOption) else kind, DataTypeString)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from odf_protocol.columns.arrow_schema import UnsupportedSchema, from_arrow
-from odf_protocol.metadata.schema import DataTypeOption
+from odf_protocol.metadata.schema import bare_type
 from odf_protocol.metadata.sources import ReadStep
 from odf_protocol.sources.source_options import (
     DEFAULTS,
@@ -246,8 +246,7 @@ def type_name(wanted: pa.DataType) -> str:
         named = from_arrow(pa.schema([pa.field("x", wanted)])).fields[0].type
     except UnsupportedSchema:
         return str(wanted)
-    named = named.inner if isinstance(named, DataTypeOption) else named
-    name = str(type(named).__struct_config__.tag)
+    name = str(type(bare_type(named)).__struct_config__.tag)
     if types.is_decimal(wanted):
         return f"{name}({wanted.precision}, {wanted.scale})"
     return name
