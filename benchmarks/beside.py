@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import httpx
 from benchmarks.commands import cpu_s
 from benchmarks.ingest import body, burst, snapshot
+from benchmarks.slices import wait_for
 from benchmarks.transfer import publish, small_chain
 from processes import cpu_seconds
 from servers import free_port
@@ -146,22 +146,11 @@ def _serving(build: Build, workers: int = 1) -> Iterator[None]:
     )
     build.url, build.process = f"http://127.0.0.1:{port}", process.pid
     try:
-        _wait(build.url, process)
+        wait_for(build.url, process)
         yield
     finally:
         process.terminate()
         process.wait()
-
-
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    while process.poll() is None:
-        try:
-            httpx.get(url + "/system/health", timeout=60).raise_for_status()
-        except httpx.HTTPError:
-            time.sleep(0.02)
-        else:
-            return
-    raise RuntimeError(f"the service ended with {process.returncode}")
 
 
 @contextmanager

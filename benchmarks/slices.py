@@ -163,19 +163,19 @@ def serving(build: Build) -> Iterator[None]:
     )
     build.url, build.process = f"http://127.0.0.1:{port}", process.pid
     try:
-        _wait(build.url, process)
+        wait_for(build.url, process)
         yield
     finally:
         process.terminate()
         process.wait()
 
 
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None:
         try:
             httpx.get(url + "/system/health", timeout=60).raise_for_status()
         except httpx.HTTPError:
-            time.sleep(0.05)
+            time.sleep(0.02)
         else:
             return
     raise RuntimeError(f"the service ended with {process.returncode}")

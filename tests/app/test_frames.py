@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from odf_node.public.frames import frame_of
+from odf_node.public.dataset import frame_of
 
 BIG = 2**53 + 1
 

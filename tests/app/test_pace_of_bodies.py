@@ -10,8 +10,8 @@ import pytest
 import yaml
 from service import Service, serving, ten_rows
 
+from odf_node.service.applications.pages import OWN
 from odf_node.service.auth.visitors import COOKIE
-from odf_node.service.pages.table.site import OWN
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 WITH_BODY = ("post", "put", "patch", "delete")

@@ -13,9 +13,9 @@ from throwaway import throwaway_stores
 from websockets.exceptions import InvalidStatus
 
 from odf_node.service.accounts.accounts import create_account, ensure_account
+from odf_node.service.applications.pages import OWN
 from odf_node.service.http.addresses import contract
 from odf_node.service.main import PAGE_OF_THE_API, PARTS
-from odf_node.service.pages.table.site import OWN
 from odf_node.service.setting_groups.words import Tenancy
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
 from odf_protocol.metadata.events import DatasetKind

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from odf_node.service.pages.table.site import ROUTES as PAGES
+from odf_node.service.applications.pages import ROUTES as PAGES
 
 CONTRACT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 CALLERS = ("anonymous", "read", "dataset", "editor", "owner", "expired")

@@ -15,9 +15,8 @@ from ..client.nodes.http import open_http
 from ..client.nodes.node_api import NodeApi
 from ..client.nodes.remotes import Repositories
 from ..client.nodes.targets import node_at
-from .dataset import Dataset, open_dataset
+from .dataset import Dataset, frame_of, open_dataset
 from .following import Messages, tokens_of
-from .frames import frame_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

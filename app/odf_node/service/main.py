@@ -31,6 +31,7 @@ from .accounts import routes as identity
 from .accounts import token_routes as own_tokens
 from .accounts.audit import forget_old_deeds
 from .applications.framework import new_api, observed
+from .applications.pages import page_routes
 from .datasets import graphql_routes as graphql
 from .datasets import routes as datasets
 from .datasets.graphql_routes import add_access_routes
@@ -59,7 +60,6 @@ from .news.routes import add_news_routes
 from .objects.listing import Listings
 from .objects.objects import AtHand, ObjectUploads
 from .objects.routes import ObjectRoutes
-from .pages.table.site import page_routes
 from .processes.follower import Follower
 from .query import routes as query
 from .read.file_routes import add_file_routes

@@ -70,15 +70,20 @@ def _has_database(settings: Settings) -> bool:
     return settings.database_url is not None or (settings.data / DATABASE_FILE).exists()
 
 
+_DATA = click.option("--data", type=click.Path(path_type=Path), help="The node's data folder.")
+_DATABASE = click.option("--database-url", help="The node's database, if not in the data folder.")
+_OBJECTS = click.option("--objects-url", help="The node's object store, if not the data folder.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of all commands that open the node's stores."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option("--database-url", help="The node's database, if not in the data folder."),
-        click.option("--data", type=click.Path(path_type=Path), help="The node's data folder."),
-    ):
-        command = option(command)
-    return command
+    """Add the options of all commands that open the node's database."""
+    return _DATA(_DATABASE(_JSON(command)))
+
+
+def all_store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add those of all commands that open the node's objects, too."""
+    return _DATA(_DATABASE(_OBJECTS(json_option(command))))
 
 
 @contextmanager
@@ -105,21 +110,15 @@ def node_stores(
         opened.close()
 
 
-def all_store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        json_option,
-        click.option("--objects-url", help="The node's object store, if not the data folder."),
-        click.option("--database-url", help="The node's database, if not in the data folder."),
-        click.option("--data", type=click.Path(path_type=Path), help="The node's data folder."),
-    ):
-        command = option(command)
-    return command
-
-
 @contextmanager
-def stores_of(
+def opened_stores(
     where: dict[str, Any], *, expected: Callable[[Settings], None] = expect_node, **more: Any
-) -> Iterator[Any]:
+) -> Iterator[tuple[Any, Path]]:
+    """Open the node's stores, and yield them with its data folder.
+
+    Raises:
+        NoNodeHere: the folder is not what is `expected`.
+    """
     from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 
     from ...service.settings import load_settings
@@ -128,18 +127,9 @@ def stores_of(
     expected(settings)
     opened = open_stores(StoreSettings.of(settings), repair=False, **more)
     try:
-        yield opened
+        yield opened, settings.data
     finally:
         opened.close()
-
-
-@contextmanager
-def opened_stores(where: dict[str, Any]) -> Iterator[tuple[Any, Path]]:
-    """Open the node's stores, and yield them with its data folder."""
-    from ...service.settings import load_settings
-
-    with stores_of(where) as stores:
-        yield stores, load_settings(**where).data
 
 
 def record_command(stores: Stores, action: str, **facts: Any) -> None:

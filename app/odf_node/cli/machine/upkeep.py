@@ -29,7 +29,6 @@ from .node_folder import (
     expect_objects,
     opened_stores,
     record_command,
-    stores_of,
 )
 
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -66,7 +65,7 @@ def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> No
     or with --check when something differs.
     """
     with (
-        stores_of(where, expected=expect_objects) as stores,
+        opened_stores(where, expected=expect_objects) as (stores, _),
         _progress(as_json) as show,
         _readers(stores.objects, readers) as pool,
     ):
@@ -156,7 +155,7 @@ def fsck(
     if scrub is not None:
         rate = parse_rate(scrub)
         options = replace(options, rehash=True, throttle=CompareThrottle(rate), quarantine=True)
-    with stores_of(where) as stores, _progress(as_json) as show:
+    with opened_stores(where) as (stores, _), _progress(as_json) as show:
         chosen = [stores.registry.get(dataset_ref(name)) for name in only] or None
         report = check_stores(
             stores,
@@ -227,7 +226,7 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
         raise BadInput(
             "GraceTooShort", "the grace time is one hour at least, so that it covers every commit"
         )
-    with stores_of(where) as stores, _progress(as_json) as show:
+    with opened_stores(where) as (stores, _), _progress(as_json) as show:
         report = collect_garbage(
             stores,
             grace=least,
@@ -276,7 +275,7 @@ def db() -> None:
 @all_store_options
 def migrate(as_json: bool, **where: Any) -> None:
     """Migrate the schema, as `serve` does when it starts. Several processes may migrate at once."""
-    with stores_of(where, expected=any_folder, migrate=True):
+    with opened_stores(where, expected=any_folder, migrate=True):
         pass
     print_json({"migrated": True}) if as_json else click.echo("the database is up to date")
 

@@ -1,1 +1,1 @@
-"""Applications of a node: the framework that all share, and the one that serves queries alone."""
+"""Applications of a node: the framework of all, the one of all pages, the one of queries alone."""

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ....proposal.proposal import Proposal
 
 T = TypeVar("T")
+PATH = "/v/publish"
 PUBLISH_LOOK_BYTES = 1 << 20
 """Bytes of a file, unpacked, that the form to publish files looks at."""
 

@@ -36,9 +36,17 @@ from ...settings import Settings
 from ..frame import views
 from ..frame.render import page, problem, redirect
 from ..frame.views import Views
-from .files import FilePublishing, give_up, in_turn, look, publish_file, received_file, visitor_of
+from .files import (
+    PATH,
+    FilePublishing,
+    give_up,
+    in_turn,
+    look,
+    publish_file,
+    received_file,
+    visitor_of,
+)
 
-PATH = "/v/publish"
 MAX_FORM_BYTES = 1 << 20
 MAX_FIELDS = 2 * MAX_COLUMNS + 20
 FIRST_ROWS = 3

@@ -16,29 +16,23 @@ from starlette.routing import Route
 
 from odf_storage.runtime.features import loaded
 
-from ...auth.actors import Actor
-from ...http.addresses import Route as Address
-from ...http.deps import part_of
-from ...limits.shares import Turns
-from ...system.face import Face
-from .. import datasets
-from ..admin import accounts as admin_accounts
-from ..admin import audit as admin_audit
-from ..admin import jobs as admin_jobs
-from ..admin import storage as admin_storage
-from ..datasets import manage
-from ..datasets import page as dataset
-from ..frame.render import shown, static
-from ..frame.views import Views
-from ..guide import home, manual, reference
-from ..people import (
-    account,
-    password,
-    signing_in,
-    tokens,
-)
+from ..auth.actors import Actor
+from ..http.addresses import Route as Address
+from ..http.deps import part_of
+from ..limits.shares import Turns
+from ..pages import datasets
+from ..pages.admin import accounts as admin_accounts
+from ..pages.admin import audit as admin_audit
+from ..pages.admin import jobs as admin_jobs
+from ..pages.admin import storage as admin_storage
+from ..pages.datasets import files, manage
+from ..pages.datasets import page as dataset
+from ..pages.frame.render import shown, static
+from ..pages.frame.views import Views
+from ..pages.guide import home, manual, reference
+from ..pages.people import account, password, signing_in, tokens
+from ..system.face import Face
 
-PUBLISH = "/v/publish"
 MAX_PASSWORDS = 2
 """Limit of passwords that pages check at once; each check takes memory and a core."""
 MAX_FILES = 4
@@ -57,7 +51,7 @@ STATIC = {
 
 
 def _publish_form(given: Views, actor: Actor, request: Request) -> Response:
-    from ..datasets.publish import form  # not needed to start
+    from ..pages.datasets.publish import form  # not needed to start
 
     return form(given, actor, request)
 
@@ -104,9 +98,9 @@ ROUTES = (
     *admin_storage.ROUTES,
     *admin_accounts.ROUTES,
     *admin_audit.ROUTES,
-    Route(PUBLISH, shown(_publish_form), methods=["GET"]),
-    Route(PUBLISH, _later("looked"), methods=["POST"]),
-    Route(f"{PUBLISH}/dataset", _later("published"), methods=["POST"]),
+    Route(files.PATH, shown(_publish_form), methods=["GET"]),
+    Route(files.PATH, _later("looked"), methods=["POST"]),
+    Route(f"{files.PATH}/dataset", _later("published"), methods=["POST"]),
     *manage.ROUTES,
     *dataset.CARD_ROUTES,
     *(Route(path, _static, methods=["GET"]) for path in STATIC),
