@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from odf_protocol.metadata.sources import ReadStepNdJson
@@ -114,6 +114,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(lines=st.lists(LINE, min_size=1, max_size=14), mark=st.sampled_from(["", "", "\ufeff"]))
+@example(lines=['{"s":"a","s":"a","t":"2020-01-01"}\n'], mark="")
 def test_lines_are_the_same_rows_and_bad_rows_whatever_the_reading(
     lines: list[str], mark: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -56,7 +56,7 @@ def quick_batches(
     decode = _Decoders(schema)
     with opened(content) as stream:
         for lines in _chunks(stream, limits):
-            batch, names = _batch(decode, lines, schema, limits, how)
+            batch, names, texts = _batch(decode, lines, schema, limits, how)
             if not batch.num_rows:
                 continue
             colons = _colons(lines)
@@ -67,6 +67,8 @@ def quick_batches(
                 seen.note(records)
             else:
                 seen.note_names(schema.names)
+            for field, of_field in texts:  # lines that are read again tell nothing twice
+                how.losses.met(field.name, of_field, field.type)
             _note_floats(lines, schema, how)
             yield batch
 
@@ -171,9 +173,11 @@ def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
 
 def _batch(
     decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits, how: ValueRules
-) -> tuple[pa.RecordBatch, int]:
-    """Return the rows, and how many names of columns the records have in all."""
+) -> tuple[pa.RecordBatch, int, list[tuple[pa.Field, pa.Array]]]:
+    """Return the rows, how many names of columns the records have in all, and the texts of those
+    columns that have been made of texts."""
     names, columns = 0, []
+    texts: list[tuple[pa.Field, pa.Array]] = []
     try:
         records = decode.lines(lines)
         for at, field in enumerate(schema):
@@ -181,7 +185,10 @@ def _batch(
             absent = values.count(msgspec.UNSET)
             if absent:
                 values = [None if each is msgspec.UNSET else each for each in values]
-            columns.append(_column(values, field, how))
+            column, of_column = _column(values, field, how)
+            columns.append(column)
+            if of_column is not None:
+                texts.append((field, of_column))
             names += len(values) - absent
     except (msgspec.MsgspecError, ValueError, RecursionError, pa.ArrowException, OverflowError):
         raise LinesNotAgreed from None
@@ -192,20 +199,21 @@ def _batch(
             longest = pc.max(pc.binary_length(column)).as_py() or 0
             if longest > limits.cell_bytes:
                 raise LinesNotAgreed
-    return pa.RecordBatch.from_arrays(columns, schema=schema), names
+    return pa.RecordBatch.from_arrays(columns, schema=schema), names, texts
 
 
-def _column(values: list[Any], field: pa.Field, how: ValueRules) -> pa.Array:
+def _column(
+    values: list[Any], field: pa.Field, how: ValueRules
+) -> tuple[pa.Array, pa.Array | None]:
+    """Return the column, and the texts that it was made of, if any."""
     wanted = field.type
     if pa.types.is_boolean(wanted) or pa.types.is_integer(wanted) or pa.types.is_floating(wanted):
-        return pa.array(values, wanted)
+        return pa.array(values, wanted), None
     try:
         texts = how.forms.plain(pa.array(values, pa.string()), field.name, wanted)
-        made = cast_text(texts, wanted)
+        return cast_text(texts, wanted), texts
     except BadValue:
         raise LinesNotAgreed from None
-    how.losses.met(field.name, texts, wanted)
-    return made
 
 
 BLANKS = b" \t\r\n"
