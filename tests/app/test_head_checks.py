@@ -22,6 +22,7 @@ from odf_node.cli.main import main
 from odf_node.client.proofs import trust as client_trust
 from odf_node.client.proofs.trust import KnownLog, LogMemory, is_another
 from odf_node.service.trust.log import LogKeeper
+from odf_node.service.trust.routes import LogRunner
 from odf_protocol.commitments import key_pair
 from odf_protocol.metadata.events import SetDataSchema
 from odf_protocol.trust.notes import Note, NoteKey, cosigned_line
@@ -31,8 +32,11 @@ WITNESS = key_pair(b"\x02" * 32)
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    with serving(tmp_path / "node", log_rest_s=0.0) as one:
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """A node whose log takes in heads when somebody asks for one that it has not: no thread signs
+    between two steps of a test, nor writes down what a test takes away."""
+    monkeypatch.setattr(LogRunner, "look", lambda _: 3600.0)
+    with serving(tmp_path / "node") as one:
         yield one
 
 
