@@ -15,6 +15,7 @@ from odf_node.cli.main import main
 from odf_node.client.proofs import monitor
 from odf_node.client.proofs.trust import LogMemory
 from odf_node.service.trust.log import LogKeeper
+from odf_node.service.trust.routes import LogRunner
 from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import SetDataSchema
@@ -29,7 +30,10 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """A node whose log takes in heads when a test or a reader asks: no thread signs between two
+    steps of a test, nor writes down what a test takes away."""
+    monkeypatch.setattr(LogRunner, "look", lambda _: 3600.0)
     with serving(tmp_path / "node") as one:
         yield one
 
