@@ -85,6 +85,7 @@ torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random 
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/rotting.py --flips 1000
 	ODF_TORTURE=1 $(BIN)/python -m pytest -q -s tests/torture/test_exactly_once.py tests/e2e/test_lost_batches.py
 	ODF_TEST_HISTORIES=1000 ODF_TEST_SPARK_HISTORIES=1000 $(BIN)/python -m pytest -q tests/workers/ingest/test_both_ways.py
+	ODF_TORTURE=1 $(BIN)/python -m pytest -q tests/app/test_doors_and_clients.py tests/app/test_typescript.py tests/e2e/test_spark_source.py
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200 --spark --replay-every 5
 

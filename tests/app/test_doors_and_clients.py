@@ -1,8 +1,8 @@
 """Every client reads the rows that `GET …/read` reads, by every door that docs/reading.md names.
 
-The table of that page and the one here are the same. A thousand slices take each client that reads
-files some thousand requests, which is what they are for: the module takes longer than others. What
-the node itself reads is one answer to all clients, so one of them asks it for a thousand slices.
+The table of that page and the one here are the same. Many slices take each client that reads files
+as many requests, which is what they are for: the module takes longer than others. What the node
+itself reads is one answer to all clients, so one of them asks it for many slices.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class Way:
     only: tuple[str, ...] = ()
     """Columns that come as they are; none named: all of them."""
     is_like_another: bool = False
-    """Whether a thousand slices go the way of another one of these."""
+    """Whether many slices go the way of another one of these."""
 
 
 PLAIN = ("offset", "op", "id", "name", "weight", "open")
@@ -288,11 +288,11 @@ WAYS = {
 ELSEWHERE = {
     ("PySpark", '`format("odf")`'): (
         "tests/e2e/test_spark_source.py",
-        "test_a_thousand_slices_and_rows_taken_back_are_read",
+        "test_many_slices_and_rows_taken_back_are_read",
     ),
     ("`odf-node` of npm", "`.rows()`"): (
         "tests/app/test_typescript.py",
-        "test_a_thousand_slices_and_rows_taken_back_are_read_and_verified",
+        "test_many_slices_and_rows_taken_back_are_read_and_verified",
     ),
     ("mlcroissant", "Croissant"): (
         "tests/app/test_doors_and_clients.py",

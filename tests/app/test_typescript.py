@@ -151,7 +151,7 @@ def test_rows_are_chosen_as_the_contract_says_and_more_of_them_are_not_fetched(r
 
 
 @pytest.mark.parametrize(("name", "count", "files"), [(MANY, SLICES, SLICES), (TAKEN, 6, 3)])
-def test_a_thousand_slices_and_rows_taken_back_are_read_and_verified(
+def test_many_slices_and_rows_taken_back_are_read_and_verified(
     javascript, doors, name, count, files
 ):
     script = """

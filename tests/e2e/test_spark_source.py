@@ -135,7 +135,7 @@ def test_values_of_all_types_are_those_of_the_dataset(spark: UserSpark, service:
     assert found["nothing"] == "None"
 
 
-def test_a_thousand_slices_and_rows_taken_back_are_read(spark: UserSpark, service: Service) -> None:
+def test_many_slices_and_rows_taken_back_are_read(spark: UserSpark, service: Service) -> None:
     make_door_tables(service)
     for name, projection in ((TAKEN, None), (TAKEN, "changelog"), (TAKEN, "state"), (MANY, None)):
         found = spark.run(

@@ -1,8 +1,12 @@
-"""Two datasets that every client is tried on: a thousand slices of many types with nulls, and one
-whose rows were retracted and corrected."""
+"""Two datasets that every client is tried on: many slices of many types with nulls, and one whose
+rows were retracted and corrected.
+
+`ODF_TORTURE=1` makes a thousand slices, and `make torture` tries all clients on them.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +17,8 @@ from table_made import ITEMS, TableMade, item
 from odf_storage.stores.ports.values import Visibility
 
 MANY, TAKEN = "many", "taken"
-SLICES = 1_000
+SLICES = 1_000 if os.environ.get("ODF_TORTURE") else 300
+"""Several manifests of Iceberg and hundreds of requests, either way."""
 _A, _R, _C, _D = range(4)
 
 
