@@ -67,15 +67,17 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment
 
 
-@pytest.fixture
-def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with modules of a user, which fail whoever imports them."""
+    folder = tmp_path_factory.mktemp("user")
     for name in THEIRS:
-        (tmp_path / f"{name}.py").write_text("raise RuntimeError('this is the module of a user')")
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "__init__.py").write_text("raise RuntimeError('tests of a user')")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        (folder / f"{name}.py").write_text("raise RuntimeError('this is the module of a user')")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "__init__.py").write_text("raise RuntimeError('tests of a user')")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
 
 
 def _run(*command: object) -> str:
@@ -100,30 +102,19 @@ def test_the_wheel_brings_a_file_system_that_others_find(installed: Path) -> Non
     assert found == "odf_node.public.filesystem"
 
 
-@pytest.fixture
-def node(
-    installed: Path, user: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[nodes.RunningNode]:
-    monkeypatch.setattr(nodes, "COMMAND", installed / "bin" / "odf-node")
-    monkeypatch.setenv("PYTHONPATH", str(user))
-    with nodes.served(user / "data") as node:
-        yield node
+@pytest.fixture(scope="module")
+def node(installed: Path, user: Path) -> Iterator[nodes.RunningNode]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodes, "COMMAND", installed / "bin" / "odf-node")
+        patch.setenv("PYTHONPATH", str(user))
+        serve = (nodes.COMMAND, "serve")
+        with nodes.served(user / "data", program=serve, ODF_WORKER_WARM_UP="false") as node:
+            yield node
 
 
-def test_a_node_runs_beside_modules_of_a_user_that_have_our_folders_names(
-    node: nodes.RunningNode, user: Path
-) -> None:
-    token = _post_cities(node, user)
-    _run(nodes.COMMAND, "pull", f"{node.url}/cities", user / "pulled", "--token", token)
-    _run(nodes.COMMAND, "verify", user / "pulled")
-    with node.http() as http:
-        found = {path: http.get(path).status_code for path in ("/openapi.json", "/v/style.css")}
-    assert set(found.values()) == {200}, found
-    assert sum(path.stat().st_size for path in (user / "pulled" / "data").iterdir()) > 0
-
-
-def _post_cities(node: nodes.RunningNode, user: Path) -> str:
-    """A dataset of two rows; gives the token it was made with."""
+@pytest.fixture(scope="module")
+def token(node: nodes.RunningNode, user: Path) -> str:
+    """With which a dataset of two rows was made."""
     (user / "cities.yaml").write_text(
         "kind: DatasetSnapshot\nversion: 1\ncontent:\n  name: cities\n  kind: Root\n  metadata:\n"
         "    - kind: AddPushSource\n      sourceName: default\n      read: {kind: NdJson}\n"
@@ -137,6 +128,17 @@ def _post_cities(node: nodes.RunningNode, user: Path) -> str:
     return token
 
 
+def test_a_node_runs_beside_modules_of_a_user_that_have_our_folders_names(
+    node: nodes.RunningNode, user: Path, token: str
+) -> None:
+    _run(nodes.COMMAND, "pull", f"{node.url}/cities", user / "pulled", "--token", token)
+    _run(nodes.COMMAND, "verify", user / "pulled")
+    with node.http() as http:
+        found = {path: http.get(path).status_code for path in ("/openapi.json", "/v/style.css")}
+    assert set(found.values()) == {200}, found
+    assert sum(path.stat().st_size for path in (user / "pulled" / "data").iterdir()) > 0
+
+
 ONE_LINERS = {
     "pandas": "list(cities.pandas().city)",
     "polars": "cities.polars()['city'].to_list()",
@@ -146,9 +148,8 @@ ONE_LINERS = {
 
 
 def test_each_one_liner_needs_the_wheel_and_the_library_that_it_names(
-    node: nodes.RunningNode, user: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+    node: nodes.RunningNode, token: str, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    token = _post_cities(node, user)
     begin = f"import odf_node; cities = odf_node.open('{node.url}/cities', token='{token}')"
     for library, line in ONE_LINERS.items():
         environment = tmp_path_factory.mktemp("fresh") / "environment"

@@ -1,4 +1,4 @@
-"""Spark on a cluster: executors read and write the bucket themselves."""
+"""Spark on a cluster: executors read and write the bucket themselves, and are lost."""
 
 from __future__ import annotations
 
@@ -86,6 +86,29 @@ while known().size() - 1 < int(machines):  # it knows itself as well
     time.sleep(0.1)
 print("executors", known().size() - 1, "of", session.conf.get("spark.driver.host"), flush=True)
 sys.stdin.readline()
+session.stop()
+"""
+
+KEPT = """
+import sys
+from pathlib import Path
+from odf_workers.engines.spark.session import SparkOptions, start_spark
+from odf_workers.partitions.on_spark import OnSpark
+from tests.workers.partitions import stages
+
+session = start_spark(SparkOptions(master=sys.argv[1], scratch=Path(sys.argv[2])))
+way = OnSpark(session)
+read = way.read([(0, 5_000), (5_000, 10_000)], stages.counted)
+print("kept", read.facts(), flush=True)
+sys.stdin.readline()
+met = read.then(3, stages.by_remainder, stages.listed)
+assert met.facts() == [[(n, list(range(n, 10_000, 3)))] for n in range(3)]
+read.release()
+print("met", flush=True)
+sys.stdin.readline()
+again = met.then(3, stages.by_remainder, stages.listed)
+assert again.facts() == [[(n, list(range(n, 10_000, 3)))] for n in range(3)]
+way.close()
 session.stop()
 """
 
@@ -185,6 +208,23 @@ def test_queries_of_publishers_and_readers_run_on_executors(
         assert rows.json() == {"s": 2 * sum(range(1000, 1013))}
         assert cluster.machines_at_work() >= 1
     assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []
+
+
+def test_rows_that_lost_executors_kept_are_computed_again(cluster: Cluster, tmp_path: Path) -> None:
+    """Also those that nobody needed any more, of which the lost ones were made."""
+    words = [sys.executable, "-c", KEPT, cluster.url, str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        for step in ("kept", "met"):
+            assert driver.stdout.readline().startswith(step)
+            for pid in cluster.executors():
+                cluster.kill(pid)
+            driver.stdin.write("\n")
+            driver.stdin.flush()
+        driver.stdin.close()
+        assert driver.wait(timeout=600) == 0
 
 
 def test_two_workers_that_divide_cores_and_memory_have_executors_at_the_same_time(
