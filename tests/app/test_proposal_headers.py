@@ -21,6 +21,7 @@ from odf_node.proposal.proposal import Proposal, propose
 from odf_node.proposal.sample import sample_of
 from odf_node.proposal.wire import read, written
 from odf_protocol.instant import Instant
+from odf_workers.stages.preview import preview
 
 NOW = Instant.parse("2026-01-01T00:00:00Z")
 
@@ -129,6 +130,26 @@ def test_lines_that_are_no_rows_are_told() -> None:
     assert (kinds(proposal), proposal.looked_at) == ({"day": "Date", "temp": "Int64"}, 2)
     assert any("units" in note for note in proposal.notes)
     assert any("separator" in note for note in proposal.notes)
+
+
+@pytest.mark.parametrize("begin", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("options", [{}, {"skip": 1}, {"separator": ";"}])
+def test_files_with_and_without_a_line_that_tells_the_separator_are_read_alike(
+    begin: str, end: str, options: Any
+) -> None:
+    plain = f"id;x{end}1;1,5{end}2;2,5{end}"
+    marked, bare = f"{begin}sep=;{end}{plain}".encode(), f"{begin}{plain}".encode()
+    mine = {} if "skip" in options else options
+    for first, given in ((marked, options), (bare, mine)):
+        proposal = proposed(first, **given)
+        assert not proposal.questions
+        for later in (marked, bare):
+            found = preview(proposal.snapshot(), later, now=NOW)
+            assert found is not None
+            assert found.read.column("x").to_pylist() == [1.5, 2.5]
+            told = [note for note in found.warnings if "'sep=;', tells the separator" in note]
+            assert len(told) == (later is marked)
 
 
 def test_a_backslash_that_escapes_a_quote_is_found_in_records_of_equal_width() -> None:

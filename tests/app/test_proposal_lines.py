@@ -293,3 +293,17 @@ def test_a_zone_for_times_that_a_parquet_file_has_is_refused(tmp_path: Path) -> 
     pq.write_table(pa.table({"at": pa.array([0], pa.timestamp("ms"))}), file := tmp_path / "f.pq")
     with refusing("UnusableOption", match="--time-zone decides nothing of a file of Parquet"):
         proposed(file.read_bytes(), "f.parquet", time_zone="Europe/Berlin")
+
+
+@pytest.mark.parametrize("word", ["CEST", "EST", "MESZ", "Uhr", "(CET)"])
+def test_times_beside_words_for_a_zone_stay_texts_and_a_note_says_so(word: str) -> None:
+    for options in ({}, {"time_zone": "Europe/Berlin"}):
+        proposal = proposed(f"id,t\n1,2025-07-01 10:00 {word}\n2,2025-07-02 10:00\n", **options)
+        assert kinds(proposal)["t"] == "String"
+        assert any("words for a zone such as" in note for note in proposal.notes)
+
+
+def test_a_column_that_its_reader_refuses_names_the_first_value_and_its_line() -> None:
+    text = "id,t\n1,2025-10-25 02:30\n2,2025-10-26 02:30\n"
+    (told,) = [one.note for one in proposed(text, time_zone="Europe/Berlin").columns if one.note]
+    assert told.startswith("line 3: '2025-10-26 02:30' is not a value of type Timestamp (clocks of")

@@ -195,7 +195,7 @@ def _with_columns(
             column = bad.facts.get("column")
             if column not in records.names or column in {*refused, *chosen.types}:
                 raise
-            refused[str(column)] = getattr(bad, "reason", bad.message)
+            refused[str(column)] = _reason(bad)
             if len(refused) > MAX_REFUSED:
                 raise
     rows = seen.read.select([one.name for one in found.columns])
@@ -229,6 +229,19 @@ def _with_columns(
         ),
         rows,
     )
+
+
+def _reason(bad: BadInput) -> str:
+    """Return why a column is refused, with the first value that it refuses."""
+    reason, line, value = (
+        getattr(bad, "reason", None),
+        bad.facts.get("line"),
+        bad.facts.get("value"),
+    )
+    if reason is None:
+        return bad.message
+    told = "" if value is None else f"{value!r} is "
+    return f"{'' if line is None else f'line {line}: '}{told}{reason}"
 
 
 def _with_event_time(draft: Proposal, rows: pa.Table, chosen: Choices, now: Instant) -> Proposal:

@@ -16,6 +16,7 @@ from typing import Any
 from odf_protocol.columns.column_names import MAX_UNIT_CHARS, bare_unit
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepCsv
+from odf_protocol.sources.csv_header import SEPARATORS, told_separator
 
 from ..client.nodes.limits import one_line
 from .headers import (
@@ -31,15 +32,14 @@ from .headers import (
 from .options import Choices
 from .sample import Sample
 
-SEPARATORS = (",", ";", "\t", "|")
+SEP_BYTES = 16
+"""Bytes of a first line that tells the separator, and more."""
 SNIFFED_RECORDS = 200
 SNIFFED_BYTES = 64 << 10
 MAX_TITLES = 50
 """Records at the beginning that may be titles."""
 SHOWN_LINES = 3
 SHOWN_CHARS = 60
-_SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=([,;|\t])\r?\n", re.IGNORECASE)
-"""The first line by which a spreadsheet is told the separator."""
 _OPENING = re.compile(rb"(?:^|(?<=[,;\t|\n]))'")
 _SINGLE_QUOTED = re.compile(rb"(?:^|(?<=[,;\t|\n]))'(?:[^'\n]|'')*'(?=[,;\t|\r\n]|\Z)")
 """A field in single quotes, and the beginning of one."""
@@ -100,14 +100,14 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
         data, warnings = _sheet(sample, choices)
     else:
         data, warnings = _text(sample, choices), ()
-    told = _SEP_LINE.match(data) if choices.separator is None else None
-    skip = choices.skip if choices.skip is not None else int(told is not None)
-    form, notes = _form(sample, data, choices, told[1].decode() if told else None, skip)
+    told = told_separator(_LINE_END.split(data[:SEP_BYTES], 1)[0].decode(errors="replace"))
+    marks = int(told is not None)
+    skip = max(choices.skip or 0, marks)
+    form, notes = _form(sample, data, choices, told, skip)
     lines, cut = _lines(data, form, skip, sample)
     whole = sample.is_whole and cut is None
     some = _without_footer(data, lines, choices.footer) if choices.footer and whole else lines
     body = _body(some, choices, is_whole=whole)
-    notes += ["the first line tells the separator, and is left out"] if told else []
     notes += _of_fields(data, body, form, choices)
     head, footer = body.lines[0], choices.footer or 0
     if body.footers and not choices.sets_aside:
@@ -129,7 +129,7 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
         notes.append(f"left out, since they repeat the header: {_shown(repeated)}")
     told_units, rest = _units(header.names, rest[:units]), rest[units:]
     options: dict[str, Any] = {
-        "odf-node/skipLines": head.number - 1 if body.titles else skip,
+        "odf-node/skipLines": (head.number - 1 if body.titles else skip) - marks,
         "odf-node/unitLines": units,
         "odf-node/footerLines": footer,
         "odf-node/repeatedHeader": "skip" if repeated else None,

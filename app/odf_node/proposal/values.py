@@ -58,6 +58,10 @@ _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?( ?([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?))?",
     re.ASCII,
 )
+_ZONED = re.compile(r"(.{8,40}?\d)(?: ?\(?([A-Za-z][A-Za-z0-9_/+-]{1,40}( [a-z]{1,20})?)\)?)?")
+"""A text that ends in a word."""
+_OFFSET_WORD = re.compile(r"(?i)[ap]m|[TWZ]\d*")
+"""A word that belongs to a time."""
 _DAYS = (
     *("d.M.yyyy", "d.M.yy", "d/M/yyyy", "M/d/yyyy", "d/M/yy", "M/d/yy", "d-M-yyyy", "M-d-yyyy"),
     *("yyyy/M/d", "yyyy.M.d", "yyyy-M-d", "d MMM yyyy", "d-MMM-yyyy", "d MMMM yyyy"),
@@ -217,6 +221,11 @@ def _remark(texts: Sequence[str]) -> str:
         return f"numbers beside the word {word!r}, so text (--null {word} makes it no value)"
     if all(map(_READABLE.fullmatch, texts)):
         return "numbers with a plus sign, or infinity in words, so text (--type)"
+    if word := _zone_word(texts):
+        return (
+            f"times beside words for a zone such as {word!r}, of which some mean two offsets, so "
+            "text"
+        )
     for what, pattern in (("numbers", _FLOAT), ("dates", _DATE), ("times", _TIME)):
         others = [text for text in texts if not pattern.fullmatch(text)]
         if others and 2 * len(others) <= len(texts) and not _is_signed(texts):
@@ -231,6 +240,17 @@ def _remark(texts: Sequence[str]) -> str:
             return "numbers with a sign of money or per cent, or in brackets, so text"
         return ""
     return "numbers of another form than others in the file, so text (--decimal, --thousands)"
+
+
+def _zone_word(texts: Sequence[str]) -> str | None:
+    """Return a word for a zone behind the times that these texts are."""
+    found = [_ZONED.fullmatch(text) for text in texts]
+    words = [match[2] for match in found if match is not None and match[2]]
+    if not words or not all(found):
+        return None
+    times = [match[1] for match in found if match is not None]
+    kind = guess("", times).type if not all(map(_OFFSET_WORD.fullmatch, words)) else ""
+    return next(iter(words)) if kind == "Timestamp" else None
 
 
 def _word_for_nan(texts: Sequence[str]) -> str | None:

@@ -35,7 +35,21 @@ from .source_options import HeaderRule
 
 SHOWN_NAMES = 10
 """Limit of columns that an error or a warning names."""
-_SEPARATORS = (",", ";", "\t", "|")
+SEPARATORS = (",", ";", "\t", "|")
+_SEP_LINE = re.compile(r"\ufeff?(\"?)sep=([,;|\t])\1[\r\n]*", re.IGNORECASE)
+
+
+def told_separator(line: str) -> str | None:
+    """Return the separator that a first line such as `sep=;` tells to spreadsheets; None for other
+    lines."""
+    found = _SEP_LINE.fullmatch(line)
+    return None if found is None else found[2]
+
+
+def likely_separator(line: str, width: int) -> str | None:
+    """Return the sign that cuts a line of one field into the wanted number of fields."""
+    signs = SEPARATORS if width > 1 else ()
+    return next((sign for sign in signs if line.count(sign) == width - 1), None)
 
 
 class HeaderMismatch(BadInput):
@@ -71,7 +85,7 @@ def match(
     Raises:
         HeaderMismatch.
     """
-    if len(header) != len(declared):
+    if len(header) != len(declared) or _is_uncut(header, declared):
         raise _of_other_columns(header, declared)
     own = tuple(range(len(declared)))
     if rule is HeaderRule.POSITION:
@@ -99,6 +113,13 @@ def match(
                 header, declared, f"`{theirs}` says another unit or kind of values than `{ours}`"
             )
     return Matched(own, renamed)
+
+
+def _is_uncut(header: Sequence[str], declared: Sequence[str]) -> bool:
+    """Whether the only field of a header has several names in it, one of them the declared one."""
+    if len(declared) != 1 or key_of_name(header[0]) == key_of_name(declared[0]):
+        return False
+    return _separator(header[0], _keys(header, declared)[1]) is not None
 
 
 _OPENS = {")": "(", "]": "["}
@@ -145,10 +166,14 @@ def _of_other_columns(header: Sequence[str], declared: Sequence[str]) -> HeaderM
     new = [name for key, name in zip(found, header, strict=True) if key not in wanted]
     lost = [name for key, name in zip(wanted, declared, strict=True) if key not in found]
     parts = []
-    if len(header) == 1 and (sign := _separator(header[0], wanted)):
+    cuts = _separator(header[0], wanted) if len(header) == 1 else None
+    counts = likely_separator(header[0], len(declared)) if len(header) == 1 else None
+    if sign := cuts or counts:
+        into = "declared names" if cuts else f"the {len(declared)} fields that are declared"
         parts.append(
-            f"{sign!r} cuts the header into declared names, so the file has another separator than "
-            "its source declares"
+            f"{sign!r} cuts the header into {into}, so the file has another separator than "
+            "its source declares: write the file with that one, or define the source anew with "
+            f"`separator: {sign!r}` in its read step"
         )
         new, lost = [], []
     if new:
@@ -168,9 +193,11 @@ def _of_other_columns(header: Sequence[str], declared: Sequence[str]) -> HeaderM
 
 
 def _separator(header: str, wanted: Sequence[str]) -> str | None:
-    """Return the sign that cuts a header of one field into two declared names or more."""
-    for sign in _SEPARATORS:
-        if len({key_of_name(name.strip('"')) for name in header.split(sign)} & set(wanted)) > 1:
+    """Return the sign that cuts a header of one field into two declared names or more, or into the
+    only one and others."""
+    for sign in SEPARATORS:
+        found = {key_of_name(name.strip('"')) for name in header.split(sign)}
+        if len(found) > 1 and len(found & set(wanted)) >= min(2, len(wanted)):
             return sign
     return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -30,6 +30,10 @@ _FIXED = re.compile(r"([+-])(\d\d)(?::?(\d\d))?", re.ASCII)
 _ZONE = r"[A-Za-z][A-Za-z0-9_/+-]*"
 
 
+class UnclearZone(ValueError):
+    """A time whose zone does not tell one moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimePattern:
     """A compiled pattern, which parses texts."""
@@ -40,6 +44,15 @@ class TimePattern:
     def read(self, text: str, zone: str | None = None) -> datetime:
         """Return the time in UTC; `zone` is the zone of a text that names none. Raises
         `ValueError` if the text does not match the pattern."""
+        found, local = self._read(text)
+        return local.replace(tzinfo=UTC) - _offset(found, local, zone)
+
+    def read_day(self, text: str) -> date:
+        """Return the day that the text names, whatever its zone. Raises `ValueError` as `read`."""
+        return self._read(text)[1].date()
+
+    def _read(self, text: str) -> tuple[dict[str, str], datetime]:
+        """Return the fields of a text, and its time as a clock shows it."""
         match = self.regex.fullmatch(text) if len(text) <= MAX_TEXT_CHARS else None
         if match is None:
             raise ValueError(f"not of the form {self.text}")
@@ -51,7 +64,7 @@ class TimePattern:
         )  # fmt: skip
         if "weekday" in found and not _DAYS[local.weekday()].startswith(found["weekday"].lower()):
             raise ValueError("the day of the week is another one")
-        return local.replace(tzinfo=UTC) - _offset(found, local, zone)
+        return found, local
 
 
 @lru_cache(64)
@@ -167,7 +180,7 @@ def _offset(found: dict[str, str], local: datetime, zone: str | None) -> timedel
 
 def offset_at(zone: str, local: datetime) -> timedelta:
     """Return the offset from UTC of `Z`, an offset like `+01:00`, or a zone at that local time.
-    Raises `ValueError` as `zone_offset`."""
+    Raises `ValueError`, `UnclearZone` as `zone_offset`."""
     if zone in ("Z", "z"):
         return timedelta()
     match = _FIXED.fullmatch(zone)
@@ -178,14 +191,21 @@ def offset_at(zone: str, local: datetime) -> timedelta:
     return -offset if match[1] == "-" else offset
 
 
+_OF_WINTER = frozenset({"CET", "EET", "MET", "WET"})
+"""Names of winter time that the zone database also has as zones, whose clocks show another time in
+summer: some write them for the offset, others for the zone, so in summer nobody can tell."""
+
+
 def zone_offset(zone: str, local: datetime) -> timedelta:
-    """Return a zone's offset from UTC at that local time. Raises `ValueError` for an unknown zone,
-    or if the local time does not occur exactly once."""
+    """Return a zone's offset from UTC at that local time. Raises `UnclearZone` for an unknown zone,
+    if the local time does not occur exactly once, or if the name may mean two offsets."""
     try:
         info = ZoneInfo(zone)
     except (KeyError, OSError):
-        raise ValueError("no such time zone") from None
+        raise UnclearZone(f"no zone is called {zone[:40]!r}") from None
+    if zone in _OF_WINTER and local.replace(tzinfo=info).dst():
+        raise UnclearZone(f"{zone} is the name of winter time, and this is a time in summer")
     first, second = (local.replace(tzinfo=info, fold=fold).utcoffset() for fold in (0, 1))
     if first is None or first != second:
-        raise ValueError("the clock showed this time twice, or never")
+        raise UnclearZone(f"clocks of {zone} showed this time twice, or never")
     return first

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from refusals import refusing
 
 from odf_protocol.codec.manifests import from_data
+from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepCsv
 from odf_protocol.sources.csv_header import HeaderMismatch
 from odf_workers.readers.formats import csv as csv_reader
@@ -73,6 +74,21 @@ def test_a_row_of_another_width_is_refused(row: str, found: int, tmp_path: Path)
     bad = refusal(tmp_path, f"A,1\n{row}\n", schema=SCHEMA)
     assert bad.facts["line"] == 2
     assert f"2 fields expected, {found} found" in bad.message
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_file_with_another_separator_is_refused_with_the_one_it_has(
+    tmp_path: Path, header: bool
+) -> None:
+    for sign in (";", "\t", "|"):
+        text = f"city{sign}population\nA{sign}1\n" if header else f"A{sign}1\nB{sign}2\n"
+        with pytest.raises(BadInput) as caught:
+            read(tmp_path, text, schema=SCHEMA, header=header)
+        assert repr(sign) in caught.value.message
+        assert "separator" in caught.value.message
+    one = {"fields": [{"name": "city", "type": "String"}]}
+    with pytest.raises(BadInput, match="';' cuts the header into declared names"):
+        read(tmp_path, "city;population\nA;1\n", schema=one, header=True)
 
 
 def test_bytes_that_are_no_text_are_refused_by_line(tmp_path: Path) -> None:

@@ -227,6 +227,38 @@ def test_a_pattern_without_a_zone_is_in_that_of_the_source(tmp_path: Path) -> No
     assert [row["t"].hour for row in rows.to_pylist()] == [10, 12]
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "-11:00", "Pacific/Auckland"])
+@pytest.mark.parametrize("kind", ["Csv", "NdJson"])
+def test_a_day_is_the_one_that_is_written_whatever_the_zone_of_the_source(
+    tmp_path: Path, kind: str, zone: str
+) -> None:
+    for form, text in (
+        ("dd.MM.yyyy", "01.07.2025"),
+        ("dd.MM.yyyy HH:mmXXX", "01.07.2025 23:30-05"),
+    ):
+        step = step_of(kind, [field("d", "Date")], {"timeZone": zone}, dateFormat=form)
+        whole = f"d\n{text}\n" if kind == "Csv" else f'{{"d":"{text}"}}\n'
+        (row,) = frame_of(tmp_path, whole, step).table().to_pylist()
+        assert str(row["d"]) == "2025-07-01"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("2025-10-26 02:30", "clocks of Europe/Berlin showed this time twice, or never"),
+        ("2025-07-01 02:30 EDT", "no zone is called 'EDT'"),
+        ("2025-07-01 02:30 CET", "CET is the name of winter time, and this is a time in summer"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Csv", "NdJson"])
+def test_a_time_of_an_unclear_zone_is_refused_with_the_reason(
+    tmp_path: Path, kind: str, text: str, reason: str
+) -> None:
+    whole = f"t\n{text}\n" if kind == "Csv" else f'{{"t":"{text}"}}\n'
+    with refusing("BadRow", match=reason):
+        read(tmp_path, whole, [field("t", "Timestamp")], kind, timeZone="Europe/Berlin")
+
+
 @pytest.mark.parametrize(
     ("unit", "count"),
     [

@@ -217,3 +217,31 @@ def test_a_number_of_a_narrow_type_is_rounded_once(
     text: str, wanted: pa.DataType, value: float
 ) -> None:
     assert cast_text(pa.array([text]), wanted).to_pylist() == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2025-01-31T23:30:00-05:00",
+        "2025-01-31T00:30:00+02:00",
+        "2025-01-31 23:30:00 America/New_York",
+        "20250131T233000-0500",
+        "2025-01-31T23:30:00Z",
+    ],
+)
+def test_the_day_of_a_time_is_the_one_that_is_written(text: str) -> None:
+    assert str(cast_text(pa.array([text]), pa.date32())[0]) == "2025-01-31"
+
+
+@pytest.mark.parametrize("text", ["2025-01-31T23:30:00+25:00", "2025-01-31T23:30 Europe/Atlantis"])
+def test_a_day_with_a_zone_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadValue):
+        cast_text(pa.array([text]), pa.date32())
+
+
+@pytest.mark.parametrize("zone", ["CET", "MET", "EET", "WET"])
+def test_a_name_of_winter_time_is_no_zone_in_summer(zone: str) -> None:
+    wanted = pa.timestamp("ms", "UTC")
+    assert cast_text(pa.array([f"2025-01-31T12:00 {zone}"]), wanted).null_count == 0
+    with pytest.raises(BadValue):
+        cast_text(pa.array([f"2025-07-31T12:00 {zone}"]), wanted)

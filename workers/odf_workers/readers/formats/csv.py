@@ -32,6 +32,7 @@ from ..values.csv_records import (
     arrow_texts,
     check_decoded,
     matched,
+    not_so_wide,
     printable,
     refuse_header,
 )
@@ -166,7 +167,7 @@ class _CsvRead:
         """Check a record before its values are converted."""
         line, fields, _ = record
         if len(fields) != len(self.schema):
-            raise BadRow(f"{len(self.schema)} fields expected, {len(fields)} found", line=line)
+            raise not_so_wide(record, len(self.schema), self.form)
         if self.rejected is not None:
             check_decoded(record)
         for at, text in enumerate(fields):

@@ -2,8 +2,9 @@
 
 A source may declare another encoding, and lines at the beginning, after the header and at the end
 that are no rows (`source_options.py`); a byte order mark of UTF-16 or UTF-32 tells the encoding by
-itself. Such a file is written anew. Blank lines take the place of lines that are left out, so that
-errors name the lines of the original.
+itself, and a first line such as `sep=;` is none of the lines that a source counts, since programs
+write it or not. Such a file is written anew. Blank lines take the place of lines that are left out,
+so that errors name the lines of the original.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from odf_protocol.sources.csv_header import (
     marked_encoding,
     match,
     names_columns,
+    told_separator,
 )
 from odf_protocol.sources.source_options import PREFIX, ReadOptions, RepeatedHeader, options_of
 from odf_protocol.sources.source_rules import csv_characters, text_encoding
@@ -52,6 +55,8 @@ OF_LINES = ("skipLines", "unitLines", "footerLines", "repeatedHeader", "sheet")
 """Options that are done with when a file is plain."""
 SHOWN_LINES = 10
 _MARK_BYTES = 4
+_SEP_BYTES = 16
+"""Bytes of a first line that tells the separator, and more."""
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _VALUE = re.compile(r"[-+]?\d[-+\d.,:/'Ee TZ]*")
 """A number, a date or a time, as a line of units has none."""
@@ -69,8 +74,17 @@ class Plain:
 def is_plain(content: Content, step: ReadStep) -> bool:
     """Whether readers accept the text of a file as it is."""
     return not isinstance(step, TEXTS) or (
-        _encoding(content, step) == UTF8 and not leaves_lines_out(step)
+        _encoding(content, step) == UTF8
+        and not leaves_lines_out(step)
+        and not (isinstance(step, ReadStepCsv) and _tells_separator(content))
     )
+
+
+def _tells_separator(content: Content) -> bool:
+    """Whether a text in UTF-8 begins with a line that tells its separator."""
+    with opened(content) as stream:
+        begin = stream.read(_SEP_BYTES).decode(UTF8, "replace")
+    return told_separator(_LINE_END.split(begin, maxsplit=1)[0]) is not None
 
 
 def leaves_lines_out(step: ReadStep) -> bool:
@@ -94,7 +108,7 @@ def plain_text(content: Content, step: ReadStep, target: Path, limits: Limits) -
     target.parent.mkdir(parents=True, exist_ok=True)
     text: Iterable[str] = _decoded(content, _encoding(content, step))
     told: list[str] = []
-    if isinstance(step, ReadStepCsv) and leaves_lines_out(step):
+    if isinstance(step, ReadStepCsv):
         left = LeftOut(step, options_of(step))
         text, told = left.lines(_lines(text, limits)), left.told
     with target.open("w", encoding=UTF8, newline="") as out:
@@ -174,11 +188,18 @@ class LeftOut:
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield all lines, blank ones in the place of those that are left out. Raises
         `TooFewLines`, `HeaderMismatch`, `UnitsDiffer`."""
-        numbered = enumerate(lines, 1)
+        numbered: Iterator[tuple[int, str]] = enumerate(lines, 1)
         header, skipped = None, 0
+        first = next(numbered, None)
+        if first is not None and told_separator(first[1]) is not None:
+            shown = first[1].strip("\ufeff\r\n")
+            self.told.append(f"the first line, {shown!r}, tells the separator, and is no row")
+            yield _blank(first[1])
+        elif first is not None:
+            numbered = chain([first], numbered)
         while skipped < self.options.skip_lines:
-            line = next(self._of(numbered), None)
-            if line is None:
+            found = next(numbered, None)
+            if found is None:
                 raise BadInput(
                     "TooFewLines",
                     f"the source leaves out {self.options.skip_lines} lines at the beginning, and "
@@ -186,8 +207,8 @@ class LeftOut:
                     lines=skipped,
                 )
             skipped += 1
-            self._refuse_header(skipped, line)
-            yield _blank(line)
+            self._refuse_header(*found)
+            yield _blank(found[1])
         if self.step.header:
             for line in self._of(numbered):
                 yield line

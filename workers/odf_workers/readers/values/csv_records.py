@@ -28,7 +28,13 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from odf_protocol.sources.csv_header import HeaderMismatch, Matched, match, names_columns
+from odf_protocol.sources.csv_header import (
+    HeaderMismatch,
+    Matched,
+    likely_separator,
+    match,
+    names_columns,
+)
 from odf_protocol.sources.source_options import HeaderRule
 
 from ...runtime.progress import Content, mapped, opened, size_of
@@ -184,12 +190,22 @@ def matched(
         return None
     check_decoded(head)
     if len(head.fields) != len(names) and rule is HeaderRule.POSITION:
-        reason = f"{len(names)} fields expected, {len(head.fields)} found"
-        raise BadRow(reason, line=head.line)
+        raise not_so_wide(head, len(names), form)
     try:
         return match(head.fields, names, rule)
     except HeaderMismatch as bad:
         raise HeaderMismatch(bad.message, **{**bad.facts, "line": head.line}) from None
+
+
+def not_so_wide(record: CsvRecord, width: int, form: CsvFormat) -> BadRow:
+    """Return the error of a record with more or fewer fields than there are columns."""
+    reason = f"{width} fields expected, {len(record.fields)} found"
+    if len(record.fields) == 1 and (sign := likely_separator(record.raw, width)):
+        reason += (
+            f": {sign!r} cuts the line into {width}, and the source declares {form.separator!r} "
+            "(`separator` of its read step)"
+        )
+    return BadRow(reason, line=record.line)
 
 
 def refuse_header(content: Content, form: CsvFormat, names: Sequence[str], limits: Limits) -> None:

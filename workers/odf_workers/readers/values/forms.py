@@ -23,9 +23,9 @@ from odf_protocol.sources.source_options import (
     EpochUnit,
     options_of,
 )
-from odf_protocol.sources.time_patterns import TimePattern, pattern_of
+from odf_protocol.sources.time_patterns import TimePattern, UnclearZone, pattern_of
 
-from .text import UNIT_NANOS, BadValue, local_time, with_zone
+from .text import UNIT_NANOS, BadValue, local_time, parse_one, with_zone
 
 _COUNT = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
@@ -129,9 +129,9 @@ class Forms:
         ):
             return of_epoch(Decimal(text), unit)
         if (pattern := self.pattern(wanted)) is not None:
-            moment = pattern.read(text, self.zone)
-            day = types.is_date(wanted)
-            return moment.date().isoformat() if day else moment.isoformat()
+            if types.is_date(wanted):
+                return pattern.read_day(text).isoformat()
+            return pattern.read(text, self.zone).isoformat()
         return text if self.zone is None else _zoned(text, self.zone)
 
 
@@ -211,6 +211,8 @@ def not_of(
 ) -> str:
     """Return the reason why a value does not fit a column: the type, its format, and what to do."""
     name = type_name(wanted)
+    if types.is_timestamp(wanted) and (why := _unclear_zone(wanted, forms, column, value)):
+        return f"not a value of type {name} ({why})"
     if types.is_timestamp(wanted) and (unit := forms.epoch_of(column)) is not None:
         return f"not a value of type {name} (a count of {unit} since 1970, or a time)"
     has_signs = forms.decimal != "." or forms.thousands is not None
@@ -231,6 +233,18 @@ def not_of(
             "other forms)"
         )
     return f"not a value of type {name}"
+
+
+def _unclear_zone(wanted: pa.DataType, forms: Forms, column: str, value: object) -> str | None:
+    """Return why a time that is one but for its zone is no value; None for other values."""
+    try:
+        if isinstance(value, str) and (plain := forms.plain_one(value, column, wanted)):
+            parse_one(plain, wanted)
+    except UnclearZone as unclear:
+        return str(unclear)
+    except (ValueError, OverflowError, ArithmeticError):
+        return None
+    return None
 
 
 def _number_of(wanted: pa.DataType, forms: Forms) -> str:

@@ -28,7 +28,6 @@ from odf_protocol.sources.time_patterns import zone_offset
 UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _SECONDS_OF_1973, _JANUARY_1970 = 10**8, 31 * 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_DAY = date(1970, 1, 1)
 _INTEGER = r"^[+-]?[0-9]+$"
 _FLOAT = r"(?i)^[+-]?(([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _OF_INTEGERS, _OF_FLOATS = "+-0123456789", "+-.0123456789eEaAfFiInNtTyY"
@@ -103,11 +102,7 @@ def parse_one(text: str, wanted: pa.DataType) -> Any:
 def parse_timestamp(text: str, wanted: pa.DataType) -> int:
     """Return the count of the type's unit since 1970, cutting further digits. Raises
     `ValueError`."""
-    match = _TIMESTAMP.fullmatch(_extended(text))
-    if match is None:
-        raise ValueError("not an ISO 8601 time")
-    hour, minute, second = (int(part or 0) for part in match.group(4, 5, 6))
-    local = datetime(int(match[1]), int(match[2]), int(match[3]), hour, minute, second, tzinfo=UTC)
+    match, local = _read_time(text)
     if match[12]:
         offset = zone_offset(match[12], local)
     else:
@@ -121,6 +116,17 @@ def parse_timestamp(text: str, wanted: pa.DataType) -> int:
     nanos = (delta.days * 86_400 + delta.seconds) * 1_000_000_000
     nanos += int((match[7] or "")[:9].ljust(9, "0"))
     return nanos // UNIT_NANOS[wanted.unit]
+
+
+def _read_time(text: str) -> tuple[re.Match[str], datetime]:
+    """Return the parts of an ISO 8601 time, and the time as a clock shows it, in no zone. Raises
+    `ValueError`."""
+    match = _TIMESTAMP.fullmatch(_extended(text))
+    if match is None:
+        raise ValueError("not an ISO 8601 time")
+    hour, minute, second = (int(part or 0) for part in match.group(4, 5, 6))
+    day = int(match[1]), int(match[2]), int(match[3])
+    return match, datetime(*day, hour, minute, second, tzinfo=UTC)
 
 
 def local_time(text: str) -> str | None:
@@ -156,12 +162,13 @@ def _extended(text: str) -> str:
 
 
 def parse_date(text: str, _: pa.DataType) -> date:
-    """Return a date, or the date of a time. Raises `ValueError`."""
+    """Return a date, or the day of a time as it is written, whatever its zone. Raises
+    `ValueError`."""
     match = _DATE.fullmatch(text)
     if match is not None:
         return date(int(match[1]), int(match[2]), int(match[3]))
-    seconds = parse_timestamp(text, pa.timestamp("s"))
-    return _EPOCH_DAY + timedelta(days=seconds // 86_400)
+    parse_timestamp(text, pa.timestamp("s"))  # refuses what is no time
+    return _read_time(text)[1].date()
 
 
 def parse_decimal(text: str, wanted: pa.DataType) -> Decimal:
@@ -220,8 +227,9 @@ def likely_seconds(unit: str) -> range:
     return range(_SECONDS_OF_1973, _JANUARY_1970 * (UNIT_NANOS["s"] // UNIT_NANOS[unit]))
 
 
-_YEARS, _SERIAL_DAYS = range(1000, 3000), range(36_526, 73_051)
-"""Years, and days of this century as spreadsheets count them, from 1900 on."""
+_YEARS, _SERIAL_DAYS = range(1000, 3000), range(25_569, 73_051)
+"""Years, and days of 1970 to 2099 as spreadsheets count them, from 1900 on. As days since 1970 they
+are of 2040 to 2170."""
 NO_DAYS = "taken for days since 1970, and look like years or days of a spreadsheet"
 
 
