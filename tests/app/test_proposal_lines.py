@@ -307,3 +307,65 @@ def test_a_column_that_its_reader_refuses_names_the_first_value_and_its_line() -
     text = "id,t\n1,2025-10-25 02:30\n2,2025-10-26 02:30\n"
     (told,) = [one.note for one in proposed(text, time_zone="Europe/Berlin").columns if one.note]
     assert told.startswith("line 3: '2025-10-26 02:30' is not a value of type Timestamp (clocks of")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "code,name,city\nKürzel,Name,Stadt\na1,a,b\nb2,b,c\nb3,d,e\n",
+        "id,temp,hum\nNA,NA,NA\n1,2.0,3\n3,4,4\n",
+        "id,a\nx1,12 km\n2,3\n3,4\n5,6\n",
+    ],
+)
+def test_a_second_line_that_may_be_no_row_is_asked_about(text: str) -> None:
+    (asked,) = proposed(text).questions
+    assert "--units 1 leaves it out, --units 0 keeps it" in asked
+    for units, rows in ((1, text.count("\n") - 2), (0, text.count("\n") - 1)):
+        decided = proposed(text, units=units)
+        assert not decided.questions
+        assert decided.looked_at == rows
+
+
+@pytest.mark.parametrize(
+    "text", ["id,x\n1,\n2,5\n3,6\n", "id,name\n1,Name\n2,b\n3,c\n", "x,y\nx,a\nz,b\nu,c\n"]
+)
+def test_a_first_row_that_only_resembles_a_header_is_a_row(text: str) -> None:
+    asked = proposed(text).questions
+    assert bool(asked) == ("Name" in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id;v;w\n1;1.234;2,5\n2;1,234;3,5\n3;7;1,5\n",
+        'id,v\n1,"1,234"\n2,1.234\n3,"2,345.67"\n',
+    ],
+)
+def test_numbers_whose_signs_contradict_each_other_stay_texts(text: str) -> None:
+    proposal = proposed(text)
+    assert kinds(proposal)["v"] == "String"
+    (told,) = [note for note in proposal.notes if note.startswith("v: ")]
+    assert "'1.234'" in told
+    assert "'1,234'" in told
+
+
+def test_signs_that_one_column_shows_alone_are_no_contradiction() -> None:
+    text = "id;v\n1;1.234,500\n2;0,125\n3;12.345\n"
+    assert kinds(proposed(text))["v"] == "Float64"
+
+
+def test_an_advised_option_can_be_typed_as_it_stands() -> None:
+    text = "my order,#x\na b,#N/A\nc,foo\nd,bar\n"
+    notes = " ".join(proposed(text).notes)
+    assert "--key 'my order'" in notes
+    assert "--null '#N/A'" in notes
+    dates = "born at,v\n01/02/55,1\n13/02/56,2\n"
+    (asked,) = proposed(dates).questions
+    assert "--type 'born at=Date'" in asked
+
+
+def test_one_or_two_rows_tell_no_key() -> None:
+    for rows in ("a,b\n", "a,b\nc,d\n"):
+        notes = " ".join(proposed(f"code,name\n{rows}").notes)
+        assert "tells them apart" not in notes
+    assert "tells them apart: --key code" in " ".join(proposed("code,name\na,b\nc,d\ne,f\n").notes)

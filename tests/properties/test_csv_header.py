@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odf_protocol.sources.csv_header import HeaderMismatch, Matched, match
+from odf_protocol.sources.csv_header import HeaderMismatch, Matched, distinct_names, match
 from odf_protocol.sources.source_options import HeaderRule
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -29,6 +29,12 @@ def plainly(header: list[str], declared: list[str]) -> list[int] | str:
     def loose(name: str) -> str:
         return name.strip().casefold()
 
+    given = header
+    repeated = [n for n in header if [loose(other) for other in header].count(loose(n)) > 1]
+    if (repeated or "" in map(str.strip, header)) and (
+        len(set(header)) < len(header) or set(header) != set(declared)
+    ):
+        header = list(distinct_names(header))
     folded = len({loose(n) for n in header}) == len(header)
     folded = folded and len({loose(n) for n in declared}) == len(declared)
 
@@ -37,10 +43,17 @@ def plainly(header: list[str], declared: list[str]) -> list[int] | str:
 
     places = [[at for at, n in enumerate(header) if equal(n, wanted)] for wanted in declared]
     if all(len(found) == 1 for found in places):
-        return [found[0] for found in places]
+        order = [found[0] for found in places]
+        spelled = [header[at].strip() for at in order] == [n.strip() for n in declared]
+        cased = len({n.strip() for n in repeated}) > len({loose(n) for n in repeated})
+        return order if header is given or not cased or spelled else "refused"
     for column, found in enumerate(places):
         if any(at != column for at in found):
             return "refused"
+    others = [n for at, n in enumerate(given) if not equal(header[at], declared[at])]
+    taken = [loose(n) for n in declared]
+    if header is not given and any(loose(n) in taken for n in others):
+        return "refused"
     return "warned"
 
 

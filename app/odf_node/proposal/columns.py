@@ -34,7 +34,7 @@ from odf_protocol.metadata.schema import (
 )
 
 from .headers import Records
-from .options import Choices, DateOrder
+from .options import Choices, DateOrder, advice
 from .values import (
     INT64,
     PLAIN,
@@ -335,7 +335,7 @@ def _notes_on_words(
         elif one.kind == "String":
             kept = {text for text in given[one.name] if type(text) is str}
             notes += [
-                f"{one.name}: {word!r} is kept as a text (--null {word} makes it no value)"
+                f"{one.name}: {word!r} is kept as a text ({advice('null', word)} makes it no value)"
                 for word in sorted(filter(is_word_for_nothing, kept))[:1]
             ]
     return notes

@@ -32,8 +32,8 @@ from odf_protocol.metadata.sources import ReadStepEsriShapefile, ReadStepParquet
 
 from ..client.nodes.limits import one_line
 from .columns import is_stored
-from .headers import MAX_CELLS, NoRecords, Records
-from .options import Choices
+from .headers import FEWEST_ROWS, MAX_CELLS, NoRecords, Records
+from .options import Choices, advice
 from .sample import Sample
 from .values import keeps
 
@@ -204,13 +204,16 @@ def proposed_key(rows: pa.Table, *, is_whole: bool) -> tuple[tuple[str, ...], li
     found = next((each for each in (*alone, *pairs) if _tells_apart(rows, each)), None)
     if found is None:
         return (), ["no column tells the rows apart, so each post adds its rows"]
-    said = " ".join(f"--key {name}" for name in found)
+    said = " ".join(advice("key", name) for name in found)
     shown = ", ".join(found)
     if not is_whole:
         note = f"{shown} tells the first {rows.num_rows:,} rows apart; if all, say {said}"
         return (), [note]
     if set(found) <= set(named) and not changes:
         return found, []
+    if rows.num_rows < FEWEST_ROWS:
+        few = f"{rows.num_rows} rows are too few to tell a key"
+        return (), [f"{few}, so each post adds its rows ({advice('key', 'COLUMN')} takes one)"]
     note = f"each post adds its rows; {shown} tells them apart: {said} if later rows are to take "
     return (), [f"{note}the place of those of the same key"]
 
@@ -256,7 +259,8 @@ def proposed_event_time(rows: pa.Table, now: datetime) -> tuple[str | None, list
     likely = [name for name in likely if name != "system_time"] or likely
     past = [name for name in likely if not _is_after(rows.column(name), now + AHEAD)]
     notes = [
-        f"{name} has times to come, and is not taken for the event time (--event-time {name})"
+        f"{name} has times to come, and is not taken for the event time "
+        f"({advice('event_time', name)})"
         for name in likely
         if name not in past and (_TIME_NAME.search(name) or len(likely) == 1)
     ]
@@ -288,7 +292,8 @@ def on_short_years(name: str, column: pa.ChunkedArray) -> str:
     kind = "Date" if pa.types.is_date(column.type) else "Timestamp"
     return (
         f"{name}: {SHORT_YEARS}, which makes {day} of a text "
-        f"(--type {name}={kind} if that is meant, --type {name}=String keeps the texts)"
+        f"({advice('types', f'{name}={kind}')} if that is meant, "
+        f"{advice('types', f'{name}=String')} keeps the texts)"
     )
 
 

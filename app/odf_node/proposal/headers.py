@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStep
-from odf_protocol.sources.csv_header import HeaderMismatch, match
+from odf_protocol.sources.csv_header import HeaderMismatch, distinct_names, match
 
 from ..client.nodes.limits import one_line
 from .values import guess, is_word_for_nothing
@@ -58,27 +58,6 @@ class Records:
     @property
     def count(self) -> int:
         return len(self.columns[0]) if self.columns else 0
-
-
-def distinct_names(given: Sequence[str]) -> tuple[str, ...]:
-    """Return names of columns that differ, also without case: a blank one is called by its
-    position, a repeated one gets a number."""
-    taken, seen = {name.strip().casefold() for name in given}, set[str]()
-    following: dict[str, int] = {}
-    names: list[str] = []
-    for at, cell in enumerate(given, 1):
-        shown = "".join(one if one.isprintable() else " " for one in cell).strip()
-        plain = shown or f"column_{at}"
-        name = plain
-        if name.casefold() in seen or (not shown and name.casefold() in taken):
-            number = following.get(plain.casefold(), 2)
-            while (folded := f"{plain}_{number}".casefold()) in taken or folded in seen:
-                number += 1
-            name = f"{plain}_{number}"
-            following[plain.casefold()] = number + 1
-        seen.add(name.casefold())
-        names.append(name)
-    return tuple(names)
 
 
 SHOWN_NAMES = 5
@@ -146,6 +125,7 @@ def units_below(header: Row, rows: Sequence[Row]) -> bool:
     return (
         bool(named)
         and all(guess("", [first[at].strip()]).type == "String" for at in named)
+        and not any(first[at].strip()[0].isdigit() for at in named)  # 12 km is a value
         and not any(is_word_for_nothing(first[at]) for at in named)
         and not any(first[at].strip() for at in others)
     )
@@ -163,6 +143,26 @@ def names_below(header: Row, rows: Sequence[Row]) -> bool:
         return False
     words = all(cell and guess("", [cell]).type == "String" for cell in first)
     return words and (2 * len(blank) >= len(header) or differs_from(first, rest))
+
+
+def may_name_columns(header: Row, rows: Sequence[Row]) -> bool:
+    """Whether the first of these rows may be a second header: it repeats a name above it,
+    or has nothing but words for nothing, as no other row has."""
+    if len(rows) < FEWEST_ROWS:
+        return False
+    first, *others = rows
+    names = [cell.strip().casefold() for cell in header]
+    below = [cell.strip().casefold() for cell in first]
+    alike = [name for name, cell in zip(names, below, strict=True) if name == cell]
+    repeats = any(len(name) > 2 and name[0].isalpha() for name in alike)
+    return repeats or (_is_empty(first) and not any(map(_is_empty, others[:JUDGED_ROWS])))
+
+
+def _is_empty(row: Row) -> bool:
+    """Whether a row has words for nothing, and nothing else."""
+    return any(map(str.strip, row)) and all(
+        is_word_for_nothing(cell) for cell in row if cell.strip()
+    )
 
 
 def differs_from(row: Row, others: Sequence[Row]) -> bool:

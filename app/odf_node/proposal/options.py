@@ -7,6 +7,7 @@ makes `Choices`. An option that is absent, None or empty leaves the decision to 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -204,6 +205,11 @@ def chosen(given: Mapping[str, Any], *, name: str | None = None) -> Choices:
             continue
         found[key] = _VALUES[option.kind](option, value)
     return Choices(name=name, **found)
+
+
+def advice(name: str, value: str) -> str:
+    """Return an option with a value, as a person types them in a shell."""
+    return f"{BY_NAME[name].flag} {shlex.quote(value)}"
 
 
 def refuse_others(choices: Choices, form: SampleFormat) -> None:

@@ -26,6 +26,7 @@ from .headers import (
     Records,
     differs_from,
     header_of,
+    may_name_columns,
     names_below,
     units_below,
 )
@@ -476,11 +477,14 @@ def _strange_rows(
         return ()
     line = body.lines[min(1, len(body.lines) - 1)]
     is_first = bool(header) and line.fields is rest[0]
-    if is_first and choices.units is None and differs_from(rest[0], rest[1:]):
-        found.append(
-            f"{line} has text where all other rows have numbers or dates: --units 1 leaves it out, "
-            "--units 0 keeps it"
-        )
+    if is_first and choices.units is None:
+        why = None
+        if differs_from(rest[0], rest[1:]):
+            why = "has text where all other rows have numbers or dates"
+        elif may_name_columns(header[0], rest):
+            why = "may be a second header"
+        if why is not None:
+            found.append(f"{line} {why}: --units 1 leaves it out, --units 0 keeps it")
     strange = differs_from(rest[-1], rest[:-1]) or _is_apart(body.lines)
     if body.is_ended and choices.footer is None and strange:
         found.append(

@@ -17,6 +17,8 @@ from odf_protocol.errors import BadInput
 from odf_protocol.sources.source_options import GROUP_SIGNS
 from odf_protocol.sources.time_patterns import TimePattern, pattern_of
 
+from .options import advice
+
 INT64 = range(-(2**63), 2**63)
 NULL_WORDS = frozenset(
     {
@@ -115,8 +117,23 @@ class Signs:
             swapped = [re.sub(self._between, "", text) for text in swapped]
         return [text.replace(self.decimal, ".") for text in swapped]
 
+    def contrary(self, texts: Sequence[str]) -> tuple[str, str] | None:
+        """Return a text whose only sign is between thousands, and one whose only sign is before
+        three digits of a fraction: with the signs the other way round, both are numbers, too."""
+        if not self.thousands:
+            return None
+        grouped = re.compile(rf"-?[1-9]\d{{0,2}}{self._between}\d{{3}}", re.ASCII)
+        parted = re.compile(rf"-?[1-9]\d{{0,2}}{re.escape(self.decimal)}\d{{3}}", re.ASCII)
+        whole = next(filter(grouped.fullmatch, texts), None)
+        fraction = next(filter(parted.fullmatch, texts), None)
+        return None if whole is None or fraction is None else (whole, fraction)
+
 
 PLAIN = Signs()
+_CONTRARY = (
+    "{!r} and {!r} beside each other, of which one may have thousands and one a fraction, or both "
+    "the same, so text ({way} reads them as the other numbers of the file)"
+)
 OTHER_SIGNS = tuple(Signs(*pair) for pair in (",.", ".,", (",", ""), ", ", ".'", ". "))
 """Other forms of numbers, the most telling first."""
 
@@ -129,6 +146,8 @@ def guess(name: str, texts: Sequence[str], signs: Signs = PLAIN) -> Guess:
     if all(text.lower() in _TRUTHS for text in distinct):
         return Guess("Bool")
     numbers = distinct if signs == PLAIN else (signs.plain(distinct) or distinct)
+    if numbers is not distinct and (pair := signs.contrary(distinct)):
+        return Guess("String", note=_CONTRARY.format(*pair, way=_typed(name, "Float64")))
     if all(map(_INT.fullmatch, numbers)):
         return _integer(name, numbers)
     if all(map(_FLOAT.fullmatch, numbers)):
@@ -218,7 +237,8 @@ def _remark(texts: Sequence[str]) -> str:
             "(--thousands or --decimal)"
         )
     if word := _word_for_nan(texts):
-        return f"numbers beside the word {word!r}, so text (--null {word} makes it no value)"
+        way = advice("null", word)
+        return f"numbers beside the word {word!r}, so text ({way} makes it no value)"
     if all(map(_READABLE.fullmatch, texts)):
         return "numbers with a plus sign, or infinity in words, so text (--type)"
     if word := _zone_word(texts):
@@ -270,6 +290,11 @@ def _is_signed(texts: Sequence[str]) -> bool:
     return bool(signed) and all(map(figures.fullmatch, others))
 
 
+def _typed(name: str, kind: str) -> str:
+    """Return the option that gives a column a type."""
+    return advice("types", f"{name or 'COLUMN'}={kind}")
+
+
 def _integer(name: str, texts: Sequence[str]) -> Guess:
     if any(map(_ZEROS.fullmatch, texts)):
         return Guess("String", note="figures with leading zeros, so text")
@@ -282,7 +307,7 @@ def _integer(name: str, texts: Sequence[str]) -> Guess:
                 note = f"looks like {unit} since 1970; kept as a number"
                 return Guess("Int64", note=note)
     if all(map(_COMPACT_DAY.fullmatch, texts)):
-        as_date = f"--type {name or 'COLUMN'}=Date"
+        as_date = _typed(name, "Date")
         return Guess("Int64", note=f"looks like days (yyyyMMdd); kept as a number ({as_date})")
     if _DAY_NAME.search(name) and all(number in _SHEET_DAYS for number in numbers):
         return Guess("Int64", note="looks like days of a spreadsheet; kept as a number")
@@ -294,7 +319,7 @@ def _fraction(name: str, texts: Sequence[str]) -> Guess:
         return Guess("String", note="figures with leading zeros, so text")
     if all(map(keeps, texts)):
         code = next(filter(_CODE.fullmatch, texts), None)
-        as_text = f"--type {name or 'COLUMN'}=String keeps texts"
+        as_text = f"{_typed(name, 'String')} keeps texts"
         if code:
             return Guess("Float64", note=f"{code!r} is read as a number ({as_text})")
         if all(map(_ROUNDED.fullmatch, texts)):
@@ -312,7 +337,7 @@ def _fraction(name: str, texts: Sequence[str]) -> Guess:
     return Guess(
         "String",
         note="numbers of more digits than a Float64 keeps, so text "
-        f"(--type {name or 'COLUMN'}=Decimal(38,{min(scale, 38)}) keeps them as numbers)",
+        f"({_typed(name, f'Decimal(38,{min(scale, 38)})')} keeps them as numbers)",
     )
 
 

@@ -22,11 +22,19 @@ from ..metadata.schema import DataField, DataSchema
 
 
 def same_but_case(names: Iterable[str]) -> Iterator[str]:
-    """Yield a remark for each name that differs from an earlier one in case only."""
+    """Yield a remark for each name that differs from an earlier one in case only, or in the form of
+    its accents, which nobody sees."""
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
+        other = seen.setdefault(unicodedata.normalize("NFC", name.lower()), name)
+        if other == name:
+            continue
+        if unicodedata.normalize("NFC", other) == unicodedata.normalize("NFC", name):
+            yield (
+                f"two columns are called `{name}`: their accents are parts of the letters in one "
+                "name, and signs of their own in the other (NFC and NFD of Unicode)"
+            )
+        else:
             yield (
                 f"columns `{other}` and `{name}` differ in case only: clients that ignore case, "
                 "such as those of Delta Sharing, refuse the table"

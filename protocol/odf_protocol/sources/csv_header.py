@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -94,10 +95,20 @@ def match(
         if list(header) != list(declared):
             raise _mismatch(header, declared, "they have to be the declared ones in their order")
         return Matched(own)
-    found, wanted = _keys(header, declared)
+    return _by_names(header, declared)
+
+
+def _by_names(header: Sequence[str], declared: Sequence[str]) -> Matched:
+    """Match as many fields as there are columns. Raises `HeaderMismatch`."""
+    is_exact = sorted(header) == sorted(declared) and len(set(header)) == len(header)
+    named = header if is_exact or not _has_no_names(header) else distinct_names(header)
+    found, wanted = _keys(named, declared)
     if sorted(found) == sorted(wanted) and len(set(wanted)) == len(wanted):
         positions = {name: at for at, name in enumerate(found)}
-        return Matched(tuple(positions[name] for name in wanted))
+        order = tuple(positions[name] for name in wanted)
+        if named is not header and not _are_alike(header, [named[at] for at in order], declared):
+            raise _mismatch(header, declared, "names that differ in case only are in another order")
+        return Matched(order)
     for at, name in enumerate(found):
         if name in wanted and wanted[at] != name:
             raise _mismatch(
@@ -107,12 +118,15 @@ def match(
             )
     pairs = zip(found, wanted, header, declared, strict=True)
     renamed = tuple((theirs, ours) for f, w, theirs, ours in pairs if f != w)
+    for theirs, _ in renamed:
+        if named is not header and key_of_name(theirs) in wanted:
+            raise _mismatch(header, declared, f"`{theirs}` stands in the header twice")
     for theirs, ours in renamed:
         if _is_other_in_brackets(theirs, ours):
             raise _mismatch(
                 header, declared, f"`{theirs}` says another unit or kind of values than `{ours}`"
             )
-    return Matched(own, renamed)
+    return Matched(tuple(range(len(declared))), renamed)
 
 
 def _is_uncut(header: Sequence[str], declared: Sequence[str]) -> bool:
@@ -136,6 +150,27 @@ def _is_other_in_brackets(one: str, other: str) -> bool:
     return parts[0][0] == parts[1][0] and parts[0][1] != parts[1][1]
 
 
+def distinct_names(given: Sequence[str]) -> tuple[str, ...]:
+    """Return names of columns that differ as names are compared: a blank one is called by its
+    position, a repeated one gets a number."""
+    taken, seen = {key_of_name(name) for name in given}, set[str]()
+    following: dict[str, int] = {}
+    names: list[str] = []
+    for at, cell in enumerate(given, 1):
+        shown = "".join(one if one.isprintable() else " " for one in cell).strip()
+        plain = shown or f"column_{at}"
+        name, key = plain, key_of_name(plain)
+        if key in seen or (not shown and key in taken):
+            number = following.get(key, 2)
+            while (folded := key_of_name(f"{plain}_{number}")) in taken or folded in seen:
+                number += 1
+            name = f"{plain}_{number}"
+            following[key] = number + 1
+        seen.add(key_of_name(name))
+        names.append(name)
+    return tuple(names)
+
+
 def names_columns(record: Sequence[str], declared: Sequence[str]) -> bool:
     """Return whether a record is a header and not a row, because it has all declared names; that
     of a single column as it is declared."""
@@ -148,8 +183,27 @@ def names_columns(record: Sequence[str], declared: Sequence[str]) -> bool:
 
 
 def key_of_name(name: str) -> str:
-    """Return a name as it is compared: without case and blanks."""
-    return name.strip().casefold()
+    """Return a name as it is compared: without case and blanks, and with accents as parts of their
+    letters, since programs write them either way."""
+    return unicodedata.normalize("NFC", name.strip().casefold())
+
+
+def _are_alike(header: Sequence[str], named: Sequence[str], declared: Sequence[str]) -> bool:
+    """Whether the names of a header, some of which differ in case only, have the case of the
+    declared ones; those without another case do not count."""
+    exact: dict[str, set[str]] = {}
+    for name in header:
+        exact.setdefault(key_of_name(name), set()).add(name.strip())
+    if all(len(names) == 1 for names in exact.values()):
+        return True
+    pairs = zip(named, declared, strict=True)
+    return all(one.strip() == other.strip() for one, other in pairs)
+
+
+def _has_no_names(header: Sequence[str]) -> bool:
+    """Whether a name of a header is blank, or stands in it twice, as names are compared."""
+    keys = list(map(key_of_name, header))
+    return not all(keys) or len(set(keys)) < len(keys)
 
 
 def _keys(header: Sequence[str], declared: Sequence[str]) -> tuple[list[str], list[str]]:
