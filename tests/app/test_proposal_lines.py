@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from refusals import refusing
 
 from odf_node.proposal.options import chosen
 from odf_node.proposal.proposal import Proposal, propose
-from odf_node.proposal.sample import sample_of
+from odf_node.proposal.sample import SampleFormat, sample_of
 from odf_protocol.instant import Instant
+from odf_workers.stages.preview import preview
 
 NOW = Instant.parse("2026-01-01T00:00:00Z")
 
@@ -369,3 +371,48 @@ def test_one_or_two_rows_tell_no_key() -> None:
         notes = " ".join(proposed(f"code,name\n{rows}").notes)
         assert "tells them apart" not in notes
     assert "tells them apart: --key code" in " ".join(proposed("code,name\na,b\nc,d\ne,f\n").notes)
+
+
+@pytest.mark.parametrize(
+    ("begin", "name"),
+    [
+        (b"ARROW1\0\0", "an Arrow file"),
+        (b"FEA1", "a Feather file"),
+        (b"ORC\x15\0", "an ORC file"),
+        (b"Obj\x01\x04", "an Avro file"),
+        (b"SQLite format 3\0", "a database of SQLite"),
+        (b"\xfd7zXZ\0\0", "a file packed with xz"),
+        (b"%PDF-1.7\n", "a PDF document"),
+        (b"$FL2@(#) SPSS", "a file of SPSS"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "json", "bin", "csv.gz"])
+def test_a_file_that_is_not_read_is_named_whatever_it_is_called(
+    begin: bytes, name: str, ending: str
+) -> None:
+    data = begin + b"rest" * 100
+    with refusing("UnknownFormat", match=f"the file is {name}"):
+        proposed(gzip.compress(data) if ending.endswith("gz") else data, f"a.{ending}")
+
+
+def test_a_parquet_file_is_read_whatever_it_is_called() -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2]}), out)
+    for name, told in (("a.csv", 1), ("a.parquet", 0), ("a", 0)):
+        proposal = proposed(out.getvalue(), name)
+        assert proposal.format == "Parquet"
+        assert sum("whatever its name" in note for note in proposal.notes) == told
+    with refusing("UnknownFormat", match="--format parquet reads it"):
+        sample_of("a.csv", out.getvalue(), is_whole=True, form=SampleFormat.CSV)
+    with refusing("NoRecords", match="begins with 'id,x"):
+        proposed("id,x\n1,2\n", "a.parquet")
+
+
+def test_a_posted_file_of_another_kind_is_named() -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2]}), out)
+    of_text, of_parquet = proposed("id,x\n1,2\n3,4\n"), proposed(out.getvalue(), "a.parquet")
+    with refusing("WebPage", match="answers with a Parquet file"):
+        preview(of_text.snapshot(), out.getvalue(), now=NOW)
+    with refusing("MalformedParquet", match="it begins with 'id,x"):
+        preview(of_parquet.snapshot(), b"id,x\n1,2\n", now=NOW)

@@ -152,6 +152,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "options of OData": lambda text: FeedAsked.parse([("$skiptoken", text)]),
     "moments in queries for Spark": lambda text: has_literal_moment("date" + text),
     "beginnings of files": lambda text: refuse_page(text.encode(), NAMED),
+    "marks of files": lambda text: kind_of(text.encode()),
     "numbers with signs of a place": lambda text: _number_pattern(",", ".").fullmatch(text),
     "lines of a file": lambda text: list(_lines([text], Limits())),
     "Range": lambda text: parse_ranges(text, 1000),

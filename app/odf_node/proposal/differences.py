@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from itertools import accumulate, combinations
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ from ..client.nodes.limits import one_line
 from .columns import is_stored
 from .headers import FEWEST_ROWS, MAX_CELLS, NoRecords, Records
 from .options import Choices, advice
-from .sample import Sample
+from .sample import FORMATS, Sample
 from .values import keeps
 
 _ZONE = re.compile(r"([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?|[A-Za-z]{1,32}/[\w/+-]{1,64})\s{0,8}$")
@@ -123,9 +124,19 @@ def parquet_of(sample: Sample, choices: Choices) -> Records:  # noqa: ARG001
             sizes = [facts.row_group(at).num_rows for at in range(facts.num_row_groups)]
             width = max(1, facts.num_columns)
     except (pa.ArrowException, OSError, ValueError) as bad:
-        raise NoRecords(f"{sample.name} is no Parquet file: {str(bad)[:200]}") from None
+        begin = sample.data[:_SHOWN].decode("ascii", "backslashreplace")
+        told = f", and begins with {begin!r} (--format)" if sample.data else ""
+        raise NoRecords(f"{sample.name} is no Parquet file{told}: {str(bad)[:100]}") from None
     seen = tuple(at for at, rows in enumerate(accumulate(sizes)) if rows * width <= MAX_CELLS)
     whole = len(seen) == len(sizes)
+    notes = [] if seen or not sizes else [
+        "the rows are too many to be looked at: columns and types are those in the file",
+    ]  # fmt: skip
+    if FORMATS.get(PurePath(sample.name).suffix.lower(), sample.format) is not sample.format:
+        notes.append(
+            f"{sample.name} is a Parquet file, whatever its name; later ones are posted as Parquet "
+            "(--media-type, or the ending .parquet)"
+        )
     from odf_workers.stages.preview import file_columns  # not in the service
 
     return Records(
@@ -136,10 +147,8 @@ def parquet_of(sample: Sample, choices: Choices) -> Records:  # noqa: ARG001
         step=ReadStepParquet(),
         types=file_columns(ReadStepParquet(), sample.content),
         groups=None if whole else seen,
-        notes=() if seen or not sizes else (
-            "the rows are too many to be looked at: columns and types are those in the file",
-        ),
-    )  # fmt: skip
+        notes=tuple(notes),
+    )
 
 
 def stored_form(types: pa.Schema) -> DataSchema | None:

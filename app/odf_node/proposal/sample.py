@@ -20,6 +20,8 @@ import pyarrow as pa
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepNdGeoJson, ReadStepNdJson
 from odf_protocol.sources.csv_header import UTF8, encoding_of, marked_encoding
+from odf_protocol.sources.file_marks import PARQUET as PARQUET_KIND
+from odf_protocol.sources.file_marks import kind_of
 from odf_protocol.sources.json_lines import step_of_lines
 from odf_storage.runtime.private_files import DAMAGED, entries_of, unpacked
 
@@ -178,12 +180,13 @@ def sample_of(
                 begin, ended, inner = unpack(packed, ARCHIVE_BYTES)
             name, is_whole = inner or name, is_whole and ended
             break
-    form = form or _by_name(name, begin) or _by_content(begin)
+    form = _by_mark(begin, form) or form or _by_name(name, begin) or _by_lines(begin)
     if form is None:
         known = " ".join(FORMATS)
         raise BadInput(
             "UnknownFormat",
-            f"cannot tell the format of {name} (known: {known}); say it by --format",
+            f"cannot tell the format of {name} (known: {known}); say it by --format, which is csv "
+            "for text of rows and fields",
         )
     if form is SampleFormat.SHAPEFILE:
         raise BadInput(
@@ -258,12 +261,25 @@ def _by_name(name: str, begin: bytes) -> SampleFormat | None:
     return form
 
 
-def _by_content(begin: bytes) -> SampleFormat | None:
+def _by_mark(begin: bytes, form: SampleFormat | None) -> SampleFormat | None:
+    """Return the format that the first bytes say whatever the name. Raises `UnknownFormat` for a
+    kind of file that is not read, or not as the wanted format."""
+    kind = kind_of(begin)
+    if kind is None:
+        return None
+    if kind is not PARQUET_KIND:
+        raise BadInput(
+            "UnknownFormat", f"the file is {kind.name}, which is not read: {kind.advice}"
+        )
+    if form not in (None, SampleFormat.PARQUET):
+        raise BadInput("UnknownFormat", f"the file is {kind.name}: --format parquet reads it")
+    return SampleFormat.PARQUET
+
+
+def _by_lines(begin: bytes) -> SampleFormat | None:
     text = begin.lstrip()[:1]
     if _FEATURES.match(begin):
         return SampleFormat.GEOJSON
-    if begin.startswith(b"PAR1"):
-        return SampleFormat.PARQUET
     if text in (b"{", RECORD_SEPARATOR):
         return _OF_LINES.get(step_of_lines(begin)) or SampleFormat.NDJSON
     return SampleFormat.JSON if text == b"[" else None

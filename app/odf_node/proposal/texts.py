@@ -175,7 +175,11 @@ def _text(sample: Sample, choices: Choices) -> bytes:
 
     data = sample.utf8(choices.encoding)
     if choices.header is not False:
-        refuse_as_csv(data)
+        try:
+            refuse_as_csv(data)
+        except BadInput as bad:
+            told = f"{sample.name}: {bad.message} (--format names another format)"
+            raise BadInput("WebPage", told, **bad.facts) from None
     return data
 
 

@@ -36,6 +36,7 @@ from odf_protocol.metadata.sources import (
     ReadStepNdJson,
     ReadStepParquet,
 )
+from odf_protocol.sources.file_marks import PARQUET
 from odf_protocol.sources.json_lines import step_of_lines
 from odf_protocol.sources.source_options import options_of
 from odf_protocol.sources.source_rules import csv_characters
@@ -88,6 +89,7 @@ def _u32(head: bytes, at: int) -> int:
 
 
 ARROW_FILE = b"ARROW1"
+SHOWN_BYTES = 40
 STREAMS = (
     (re.compile(rb"\x1f\x8b"), gunzip),
     (re.compile(rb"BZh[1-9]1AY&"), bunzip2),
@@ -129,6 +131,9 @@ def plain_file(content: Content, step: ReadStep, scratch: Path, limits: Limits) 
         return _of_sheet(content, step, scratch, limits)
     if isinstance(step, TEXTS):
         refuse_page(begin, step)
+    if isinstance(step, ReadStepParquet) and begin and PARQUET.mark.match(begin) is None:
+        shown = begin[:SHOWN_BYTES].decode("ascii", "backslashreplace")
+        raise BadInput("MalformedParquet", f"not a Parquet file: it begins with {shown!r}")
     if isinstance(step, ReadStepJson):
         step = _of_lines(content, step)
     return plain_text(content, step, scratch / "plain-text", limits)

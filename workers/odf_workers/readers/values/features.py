@@ -35,6 +35,7 @@ from pyarrow import types
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStep, ReadStepCsv
 from odf_protocol.sources.csv_header import marked_encoding
+from odf_protocol.sources.file_marks import kind_of
 
 from ...slices.schema import BadRow
 from .json_scan import JsonScanner, Value, array_of, compact_json, keys_of
@@ -340,12 +341,6 @@ _PAGE = re.compile(
     rb"[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
-_OTHERS = (
-    (re.compile(rb"\A(?:\xef\xbb\xbf)?\s*<\?xml\s", re.IGNORECASE), "an XML document"),
-    (re.compile(rb"version https://git-lfs\.github\.com/"), "a pointer of Git LFS to a file"),
-    (re.compile(rb"%PDF-"), "a PDF document"),
-)
-"""Beginnings of other texts that no reader takes for rows."""
 _OBJECT = re.compile(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*"(?:[^"\\\n]|\\.)*"\s*:')
 """The beginning of records of JSON, or of an object around them."""
 _TYPES = frozenset({"text/html", "application/xhtml+xml"})
@@ -362,15 +357,17 @@ def refuse_page(begin: bytes, step: ReadStep) -> None:
         begin = begin.decode(encoding, "ignore").encode()
     if _PAGE.match(begin):
         raise web_page(begin)
-    found = next((name for mark, name in _OTHERS if mark.match(begin)), None)
-    if found is None and isinstance(step, ReadStepCsv) and step.header and is_object(begin):
-        found = "JSON (formats json and ndjson)"
-    if found is not None:
-        raise BadInput(
-            "WebPage",
-            f"the source answers with {found}, which the reader does not take for rows; it begins "
-            f"with {_shown(begin)!r}",
-        )
+    if (kind := kind_of(begin)) is not None:
+        raise _of_kind(kind.name, kind.advice)
+    if isinstance(step, ReadStepCsv) and step.header and is_object(begin):
+        advice = f"post it as JSON, or to a source of JSON; it begins with {_shown(begin)!r}"
+        raise _of_kind("JSON (formats json and ndjson)", advice)
+
+
+def _of_kind(name: str, advice: str) -> BadInput:
+    """Return the error of a file that is no text of rows."""
+    told = f"the source answers with {name}, which the reader does not take for rows"
+    return BadInput("WebPage", f"{told}: {advice}")
 
 
 def is_object(begin: bytes) -> bool:
