@@ -40,6 +40,7 @@ from odf_protocol.ddl import parse_ddl
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.events import SqlQueryStep
 from odf_protocol.metadata.sources import ReadStepCsv
+from odf_protocol.sources.file_marks import kind_of
 from odf_storage.datasets.query.messages import with_own_names
 from odf_workers.engines.port.query_size import QuerySize, check_size
 from odf_workers.engines.spark.limit import has_literal_moment

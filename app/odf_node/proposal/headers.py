@@ -124,6 +124,7 @@ def units_below(header: Row, rows: Sequence[Row]) -> bool:
     others = [at for at in range(len(first)) if at not in typed]
     return (
         bool(named)
+        and all(header[at].strip() for at in named)  # else they may be the names
         and all(guess("", [first[at].strip()]).type == "String" for at in named)
         and not any(first[at].strip()[0].isdigit() for at in named)  # 12 km is a value
         and not any(is_word_for_nothing(first[at]) for at in named)

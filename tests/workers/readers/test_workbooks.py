@@ -148,6 +148,24 @@ def test_rows_without_values_between_others_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_what_a_workbook_hides_is_told(tmp_path: Path) -> None:
+    made = openpyxl.Workbook()
+    sheet = made.active
+    assert sheet is not None
+    for row in (["id", "x", "y"], [1, 2, 3], [2, 3, 4], [3, 4, 5]):
+        sheet.append(row)
+    sheet.row_dimensions[3].hidden = True
+    sheet.column_dimensions["B"].hidden = True
+    made.create_sheet("kept back").append(["id"])
+    made["kept back"].sheet_state = "hidden"
+    made.create_sheet("empty").sheet_state = "hidden"
+    made.save(path := tmp_path / "book.xlsx")
+    assert plain(path).warnings == (
+        "hidden parts of the sheet are read like others: rows 3, columns B",
+        "hidden sheets of the workbook are not read: 'kept back'",
+    )
+
+
 def test_whole_numbers_of_more_digits_than_a_workbook_keeps_are_told(tmp_path: Path) -> None:
     made = openpyxl.Workbook()
     assert made.active is not None

@@ -35,6 +35,9 @@ _LITERAL = {ord(sign): None for sign in '"\\\\'}
 """Signs in formats that make the next ones literal."""
 STYLE_BYTES = 16 << 20
 _FORMULA = re.compile(rb"<(?:\w+:)?f[\s>/]")
+_ROW = re.compile(rb"<(?:\w+:)?row\s([^<>]*)>")
+_COLUMN = re.compile(rb"<(?:\w+:)?col\s([^<>]*)>")
+_TRUE = (b"1", b"true")
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
@@ -63,6 +66,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         out.writelines(written.line(row[:width]) for row in rows)
     told = [
         *_told(request["source"], name),
+        *_of_hidden_sheets(book, name),
         *_of_merged(merged),
         *_of_blank(rows),
         *_of_long_numbers(rows),
@@ -86,6 +90,20 @@ def _chosen(book: Any, wanted: str | None) -> tuple[str, dict[str, Any] | None]:
     if len(full) == 1:
         return full[0], None
     return "", {"problem": "sheets" if full else "empty", "sheets": full}
+
+
+def _of_hidden_sheets(book: Any, read: str) -> Iterator[str]:
+    """Yield the warning about sheets that are hidden and have values, and of which none is read."""
+    names = [
+        each.name
+        for each in book.sheets_metadata
+        if each.name != read
+        and str(each.typ).endswith("WorkSheet")
+        and not str(each.visible).endswith("Visible")
+        and book.get_sheet_by_name(each.name).end is not None
+    ]
+    if names:
+        yield f"hidden sheets of the workbook are not read: {_some(list(map(repr, names)))}"
 
 
 def _width(row: list[Any]) -> int:
@@ -175,21 +193,27 @@ def _of_merged(ranges: list[Any]) -> Iterator[str]:
 
 
 def _place(row: int, column: int) -> str:
+    return f"{_letters(column + 1)}{row + 1}"
+
+
+def _letters(column: int) -> str:
+    """Return the name of a column, whose numbers begin with 1."""
     letters = ""
-    column += 1
     while column:
         column, rest = divmod(column - 1, 26)
         letters = chr(ord("A") + rest) + letters
-    return f"{letters}{row + 1}"
+    return letters
 
 
 def _told(source: str, sheet: str) -> Iterator[str]:
-    """Yield what the library does not tell: cells with errors, formulas, and leading zeros."""
+    """Yield what the library does not tell: cells with errors, formulas, and leading zeros; rows
+    and columns that a reader of the sheet does not see."""
     part = _part(source, sheet)
     if part is None:
         yield "cells with an error (#N/A) are read as no value"
         return
     errors, padded, formulas = [], [], 0
+    rows, columns = [], []
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
         rest, styles = b"", _padding(archive)
         while chunk := stream.read(CHUNK_BYTES):
@@ -197,6 +221,10 @@ def _told(source: str, sheet: str) -> Iterator[str]:
             end = rest.rfind(b"<")  # a tag may go on with the next chunk
             piece, rest = rest[: max(end, 0)], rest[max(end, 0) :]
             formulas += len(_FORMULA.findall(piece))
+            rows += [
+                each.get(b"r", b"?").decode("ascii", "replace") for each in _hidden(_ROW, piece)
+            ]
+            columns += [_columns(each) for each in _hidden(_COLUMN, piece)]
             for cell in _CELL.finditer(piece):
                 found = dict(_ATTRIBUTE.findall(cell[1]))
                 place = found.get(b"r", b"?").decode("ascii", "replace")
@@ -204,6 +232,10 @@ def _told(source: str, sheet: str) -> Iterator[str]:
                     errors.append(place)
                 elif found.get(b"t", b"n") == b"n" and found.get(b"s") in styles:
                     padded.append(place)
+    if rows or columns:
+        told = [f"rows {_some(rows)}"] if rows else []
+        told += [f"columns {_some(columns)}"] if columns else []
+        yield f"hidden parts of the sheet are read like others: {', '.join(told)}"
     if errors:
         yield (
             f"{len(errors)} cells hold an error, like #N/A, and are read as no value: "
@@ -219,6 +251,23 @@ def _told(source: str, sheet: str) -> Iterator[str]:
             f"{formulas} cells are formulas: read is the result that the file keeps, which "
             "programs that do not calculate store as 0 or leave out"
         )
+
+
+def _hidden(tag: re.Pattern[bytes], piece: bytes) -> Iterator[dict[bytes, bytes]]:
+    """Yield the attributes of tags that are hidden, as a filter hides rows, too."""
+    for found in tag.finditer(piece):
+        attributes = dict(_ATTRIBUTE.findall(found[1]))
+        if attributes.get(b"hidden") in _TRUE:
+            yield attributes
+
+
+def _columns(told: dict[bytes, bytes]) -> str:
+    """Return the letters of the columns that a tag is about."""
+    numbers = [told.get(key, b"") for key in (b"min", b"max")]
+    if not all(number.isdigit() and len(number) < 8 and int(number) for number in numbers):
+        return "?"
+    first, last = (_letters(int(number)) for number in numbers)
+    return first if first == last else f"{first}:{last}"
 
 
 def _padding(archive: zipfile.ZipFile) -> set[bytes]:
