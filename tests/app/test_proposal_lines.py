@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from refusals import refusing
 
-from odf_node.proposal.options import chosen
+from odf_node.proposal.options import OPTIONS, chosen, in_form, in_python
 from odf_node.proposal.proposal import Proposal, propose
 from odf_node.proposal.sample import SampleFormat, sample_of
 from odf_protocol.instant import Instant
@@ -416,3 +416,65 @@ def test_a_posted_file_of_another_kind_is_named() -> None:
         preview(of_text.snapshot(), out.getvalue(), now=NOW)
     with refusing("MalformedParquet", match="it begins with 'id,x"):
         preview(of_parquet.snapshot(), b"id,x\n1,2\n", now=NOW)
+
+
+def test_files_that_were_put_together_repeat_their_header_behind_a_mark() -> None:
+    for end in ("\n", "\r\n"):
+        lines = ["\ufeffid,x", "1,a", "2,b", "\ufeffid,x", "3,c", ""]
+        proposal = proposed(end.join(lines))
+        assert kinds(proposal) == {"id": "Int64", "x": "String"}
+        assert proposal.looked_at == 3
+        assert any("repeat the header" in note for note in proposal.notes)
+    inside = proposed("\ufeffid,x\n1,a\n\ufeff2,b\n3,c\n")
+    assert any(note.startswith("line 3") and "byte order" in note for note in inside.notes)
+
+
+def test_a_zero_byte_in_a_text_is_told() -> None:
+    rows = "".join(f"{number},abcdefgh\n" for number in range(3000))
+    assert any("a zero byte" in note for note in proposed(f"id,x\n{rows}1,a\0b\n").notes)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["1.10", "1.9", "1.2"], True),
+        (["3.20", "3.2", "4"], True),
+        (["1.10", "1.90", "1.20"], False),
+        (["1.0", "2.25", "3.5"], False),
+        (["10.0", "20", "30.5"], False),
+    ],
+)
+def test_a_number_that_loses_a_zero_it_may_need_is_told(texts: list[str], told: bool) -> None:
+    rows = "".join(f"{at},{text}\n" for at, text in enumerate(texts))
+    notes = proposed(f"id,v\n{rows}").notes
+    assert any("--type v=String keeps texts, as versions need" in note for note in notes) == told
+
+
+def test_a_number_that_instruments_write_for_no_value_is_told_with_the_option_for_it() -> None:
+    text = "id,temp\n1,1.5\n2,-999\n3,-999.0\n4,2.5\n"
+    assert "temp: -999 may stand for no value (--null -999 makes it none)" in proposed(text).notes
+    decided = proposed(text, null=["-999", "-999.0"])
+    assert not any("may stand" in note for note in decided.notes)
+    assert decided.columns[1].values == (1.5, None, None, 2.5)
+
+
+def test_fields_of_even_width_are_told() -> None:
+    notes = proposed("id  name   x\n1   abc    5\n22  de fg  66\n", "a.txt").notes
+    assert any("fields of even width" in note for note in notes)
+
+
+def test_a_form_and_a_program_are_told_the_names_that_they_have() -> None:
+    said = (
+        "does line 1 hold the names? (--header or --no-header; --skip 1, --no-key, --type 'a b=X')"
+    )
+    assert in_form(said) == (
+        "does line 1 hold the names? (“The first line holds the names” yes or “The first line "
+        "holds the names” no; “Lines before the header” 1, no “In the key”, “Type” 'a b=X')"
+    )
+    assert in_python(said) == (
+        "does line 1 hold the names? (header=True or header=False; skip 1, key=(), types 'a b=X')"
+    )
+    for option in OPTIONS:
+        assert "--" not in in_form(f"({option.flag})")
+        assert in_python(f"({option.flag} x)").startswith(f"({option.name}")
+    assert in_form("--format csv, a--b") == in_python("--format csv, a--b") == "--format csv, a--b"

@@ -192,7 +192,8 @@ def test_the_form_asks_for_the_type_of_years_of_two_digits_that_are_far_ahead(fo
     fields = fields_of(form("form-born.csv", text).text)
     asked = form.client.post("/v/publish/dataset", data={**fields, "do": "publish"})
     assert asked.status_code == 400
-    assert "--type born=String keeps the texts" in asked.text
+    assert "“Type” born=String keeps the texts" in asked.text
+    assert "--type" not in asked.text
     assert '<option value="">choose</option>' in asked.text
     chosen = {**fields, "type.0": "Date"}
     seen = fields_of(form.client.post("/v/publish/dataset", data={**chosen, "do": "look"}).text)

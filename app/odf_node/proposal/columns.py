@@ -45,6 +45,7 @@ from .values import (
     is_word_for_nothing,
     keeps,
     null_words,
+    number_for_nothing,
     signs_of,
 )
 
@@ -332,6 +333,12 @@ def _notes_on_words(
         if words := nothing[one.name]:
             shown = ", ".join(map(repr, sorted(words)))
             notes.append(f"{one.name}: {shown} stands for no value")
+        elif one.kind in ("Int64", "Float64"):
+            odd = number_for_nothing(map(str, given[one.name]))
+            way = "" if odd is None else advice("null", odd)
+            notes += (
+                [f"{one.name}: {odd} may stand for no value ({way} makes it none)"] if odd else []
+            )
         elif one.kind == "String":
             kept = {text for text in given[one.name] if type(text) is str}
             notes += [

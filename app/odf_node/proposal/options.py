@@ -7,8 +7,9 @@ makes `Choices`. An option that is absent, None or empty leaves the decision to 
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, get_args
@@ -210,6 +211,51 @@ def chosen(given: Mapping[str, Any], *, name: str | None = None) -> Choices:
 def advice(name: str, value: str) -> str:
     """Return an option with a value, as a person types them in a shell."""
     return f"{BY_NAME[name].flag} {shlex.quote(value)}"
+
+
+_FLAG = re.compile(r"--(no-)?([a-z]{1,20}(?:-[a-z]{1,20}){0,3})(?![\w-])")
+_BESIDE_COLUMNS = {
+    "types": "Type",
+    "key": "In the key",
+    "event_time": "Time at which a row happened",
+    "merge": "Later posts",
+    "description": "What it is about",
+}
+"""Names of the form's fields for options without a label."""
+_BY_FLAG = {option.flag.removeprefix("--"): option for option in OPTIONS}
+
+
+def in_form(text: str) -> str:
+    """Return a remark with the fields of the form in the place of options of the command."""
+
+    def field_of(option: Option, decline: bool) -> str:
+        label = f"“{option.label or _BESIDE_COLUMNS[option.name]}”"
+        if option.kind is Kind.YES_NO:
+            return f"{label} {'no' if decline else 'yes'}"
+        return f"no {label}" if decline else label
+
+    return _spoken(text, field_of)
+
+
+def in_python(text: str) -> str:
+    """Return a remark with the arguments of `odf_node.publish` in the place of options of the
+    command."""
+
+    def argument_of(option: Option, decline: bool) -> str:
+        if option.kind is Kind.YES_NO:
+            return f"{option.name}={not decline}"
+        nothing = "()" if option.kind is Kind.COLUMNS else '""'
+        return f"{option.name}={nothing}" if decline else option.name
+
+    return _spoken(text, argument_of)
+
+
+def _spoken(text: str, way: Callable[[Option, bool], str]) -> str:
+    def said(found: re.Match[str]) -> str:
+        option = _BY_FLAG.get(found[2])
+        return found[0] if option is None else way(option, bool(found[1]))
+
+    return _FLAG.sub(said, text)
 
 
 def refuse_others(choices: Choices, form: SampleFormat) -> None:

@@ -33,6 +33,7 @@ from .headers import (
 from .options import Choices
 from .sample import Sample
 
+MARK = "\ufeff"
 SEP_BYTES = 16
 """Bytes of a first line that tells the separator, and more."""
 SNIFFED_RECORDS = 200
@@ -47,6 +48,7 @@ _SINGLE_QUOTED = re.compile(rb"(?:^|(?<=[,;\t|\n]))'(?:[^'\n]|'')*'(?=[,;\t|\r\n
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _ESCAPED = re.compile(r"\\[\\tnrbfv0]")
 _DIGIT = re.compile(r"[-+]?\d")
+_GAP = re.compile(r"\S {2,}\S")
 _OTHER_SEPARATORS = re.compile(r"[ \x01\x1f]+|[:^~§!#/]+")
 
 
@@ -363,6 +365,7 @@ def _of_fields(data: bytes, body: _Body, form: TimeForm, choices: Choices) -> li
     notes = [f"left out before the header: {_shown(body.titles)}"] if body.titles else []
     notes += _of_one_column(data, body, form) if body.width == 1 else []
     notes += _of_databases(body, form)
+    notes += _of_signs(body)
     blank = _blank_before_quotes(body, form) if choices.quote is None else None
     if blank is not None:
         notes.append(
@@ -389,6 +392,17 @@ def _of_databases(body: _Body, form: TimeForm) -> list[str]:
     return notes
 
 
+def _of_signs(body: _Body) -> list[str]:
+    """Return remarks on signs that nobody sees: marks of the byte order of files that were put
+    together, and zero bytes."""
+    names, notes = _bare(body.lines[0]), []
+    for sign, what in ((MARK, "a mark of the byte order"), ("\0", "a zero byte")):
+        inside = (line for line in body.lines[1:] if any(sign in cell for cell in line.fields))
+        if line := next((line for line in inside if _bare(line) != names), None):
+            notes.append(f"{line}: {what} is kept as a part of the text")
+    return notes
+
+
 def _is_escaped(cell: str) -> bool:
     return cell.strip("\\") != "N" and _ESCAPED.search(cell) is not None
 
@@ -407,6 +421,10 @@ def _of_one_column(data: bytes, body: _Body, form: TimeForm) -> list[str]:
     if len(body.lines) > 1 and len(count) == 1 and len(only := next(iter(count))) == 2:
         told = "fields of even width" if len(found) > 1 else f"fields between {only[1]!r}"
         notes.append(f"one column was found; all lines may have {only[0] + 1} {told} (--separator)")
+    elif len(body.lines) > 1 and all(_GAP.search(line.fields[0].strip()) for line in body.lines):
+        notes.append(
+            "one column was found; blanks stand in all lines as between fields of even width"
+        )
     elif len(between := _widths(data, replace(form, separator=" "), body.lines[0].number)) == 1:
         (width,), names = between, len(body.lines[0].raw.split())
         if width > 1 and names in (width, width - 1) and names > 1:
@@ -468,7 +486,7 @@ def _odd_lines(
 
 
 def _bare(line: TextRecord) -> list[str]:
-    return [cell.strip() for cell in line.fields]
+    return [cell.strip().removeprefix(MARK).strip() for cell in line.fields]
 
 
 def _strange_rows(

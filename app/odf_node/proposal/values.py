@@ -44,6 +44,9 @@ _CODE = re.compile(r" *\d+[eE]\d+ *", re.ASCII)
 _THOUSANDS_OR_NOT = re.compile(r" *-?([1-9]\d{0,2}\.\d{3}|\d{1,3}) *", re.ASCII)
 """A number that a program writes, if its point is not between thousands."""
 _LEADING = re.compile(r" *-?0\d.*", re.ASCII)
+_ZERO_BEHIND = re.compile(r"\d+\.\d*[1-9]\d*0", re.ASCII)
+_NO_MEASURE = re.compile(r"-9{3,9}(\.[09]{1,9})?", re.ASCII)
+"""A number that instruments write for no value."""
 _TRUTHS = ("true", "false")
 _DIGITS = re.compile(r"\d")
 _MONEY = r"(?:[€$£¥]|[A-Z]{3}|kr|%|‰)"
@@ -165,6 +168,11 @@ def guess(name: str, texts: Sequence[str], signs: Signs = PLAIN) -> Guess:
 def is_word_for_nothing(text: str) -> bool:
     """Whether a text often stands for a missing value."""
     return text.strip() in NULL_WORDS
+
+
+def number_for_nothing(texts: Iterable[str]) -> str | None:
+    """Return a number among others that may stand for a missing value, such as -999."""
+    return next((text for text in texts if _NO_MEASURE.fullmatch(text.strip())), None)
 
 
 def null_words(texts: Iterable[str], signs: Signs = PLAIN) -> frozenset[str]:
@@ -328,6 +336,9 @@ def _fraction(name: str, texts: Sequence[str]) -> Guess:
                 "rounded: they are not in the file"
             )
             return Guess("Float64", note=note)
+        if cut := _cut_zero(texts):
+            note = f"{cut!r} is read as {float(cut)!r} ({as_text}, as versions need)"
+            return Guess("Float64", note=note)
         if all(map(_THOUSANDS_OR_NOT.fullmatch, texts)):
             shown = next(text.strip() for text in texts if "." in text)
             note = f"{shown!r} is read with a fraction (--thousands . if it has none)"
@@ -339,6 +350,15 @@ def _fraction(name: str, texts: Sequence[str]) -> Guess:
         note="numbers of more digits than a Float64 keeps, so text "
         f"({_typed(name, f'Decimal(38,{min(scale, 38)})')} keeps them as numbers)",
     )
+
+
+def _cut_zero(texts: Sequence[str]) -> str | None:
+    """Return a text whose last zero a number would lose although the writer did not write all with
+    as many digits: it may be a version or a number of a section, such as 1.10."""
+    fractions = [text.strip().partition(".")[2] for text in texts if "e" not in text.lower()]
+    if len({len(one) for one in fractions if one}) < 2:
+        return None
+    return next((one.strip() for one in texts if _ZERO_BEHIND.fullmatch(one.strip())), None)
 
 
 def _if_real(kind: str, pattern: str, days: Sequence[str]) -> Guess:

@@ -217,11 +217,16 @@ def _dataset(
         return str(dataset.dataset()["head"]), None, ()
     except NothingThere:
         node, _ = node_and_alias(base)
+    from ..proposal.options import in_python
     from ..proposal.proposal import propose
     from ..proposal.wire import to_manifest
 
-    proposal = propose(rows.sample, choices)
-    proposal.check_decided()
+    try:
+        proposal = propose(rows.sample, choices)
+        proposal.check_decided()
+    except BadInput as bad:
+        bad.args = (in_python(bad.message), *bad.args[1:])
+        raise
     manifest = to_manifest(proposal, rows.sample.name).encode()
     try:
         made = new_dataset(
@@ -229,7 +234,8 @@ def _dataset(
         )
     except RequestConflict:  # another client created it between the two calls
         return str(dataset.dataset()["head"]), None, ()
-    return made.head, made, tuple(dict.fromkeys((*proposal.notes, *made.warnings)))
+    notes = map(in_python, (*proposal.notes, *made.warnings))
+    return made.head, made, tuple(dict.fromkeys(notes))
 
 
 def table_of(data: Any) -> pa.Table:

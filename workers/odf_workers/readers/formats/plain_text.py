@@ -269,7 +269,8 @@ class LeftOut:
     def _names(self, line: str) -> list[str]:
         """Return the fields of a line that may be a header, without blanks and quotes."""
         separator, quote, _ = csv_characters(self.step)
-        return [cell.strip().strip(quote) for cell in line.split(separator)]
+        cells = line.removeprefix("\ufeff").split(separator)  # files that were put together
+        return [cell.strip().strip(quote) for cell in cells]
 
     def _tell(self, repeats: list[int], footer: Iterable[str], header: str) -> None:
         if repeats:

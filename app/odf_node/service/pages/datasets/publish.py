@@ -6,6 +6,7 @@ It is loaded with the first request for it, as proposals are slow to load.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
@@ -22,7 +23,7 @@ from odf_storage.stores.ports.values import (
 
 from ....proposal.columns import TYPES
 from ....proposal.headers import MAX_COLUMNS
-from ....proposal.options import NONE, OPTIONS, Kind
+from ....proposal.options import NONE, OPTIONS, Kind, in_form
 from ....proposal.proposal import Proposal
 from ....proposal.sample import MEDIA_TYPES
 from ...auth.actors import ANONYMOUS, Actor
@@ -162,9 +163,9 @@ def _shown(
     chosen = fields or {}
     content = {
         **views.frame(given, actor, PATH),
-        "problem": told,
+        "problem": told if told is None else in_form(told),
         "waits": waits,
-        "proposal": proposal,
+        "proposal": proposal if proposal is None else _in_form(proposal),
         "upload": str(token) if token else "",
         "file": token.file_name if token else "",
         "most": part_of(request, Settings).max_upload_bytes,
@@ -175,6 +176,16 @@ def _shown(
         "first_rows": FIRST_ROWS,
     }
     return page("publish", content, status)
+
+
+def _in_form(proposal: Proposal) -> Proposal:
+    """Return the proposal with remarks that name the fields of the form."""
+    return replace(
+        proposal,
+        notes=tuple(map(in_form, proposal.notes)),
+        questions=tuple(map(in_form, proposal.questions)),
+        columns=tuple(replace(one, note=in_form(one.note)) for one in proposal.columns),
+    )
 
 
 def _offered(
