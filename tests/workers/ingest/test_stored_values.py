@@ -329,7 +329,10 @@ def test_cut_microseconds_are_said(stores: Stores, bench: Any) -> None:
         (pa.array([0], pa.timestamp("us")), "BIGINT", "times are stored as bare counts"),
         (pa.array([20_089, 2025]), "DATE", "look like years or days of a spreadsheet"),
         (pa.array([45_658], pa.int32()), "DATE", "look like years or days of a spreadsheet"),
+        (pa.array([29_220]), "DATE", "look like years or days of a spreadsheet"),
         (pa.array([20_089, -7000]), "DATE", None),
+        (pa.array([45_658]), "TIMESTAMP", "are times of January 1970"),
+        (pa.array([0, 20_089]), "TIMESTAMP", None),
         (pa.array([0, 1, None]), "BOOLEAN", None),
         (pa.array([math.inf, math.nan, None]), "FLOAT", None),
     ],
@@ -359,11 +362,14 @@ def test_numbers_of_parquet_columns_that_a_type_cannot_have_are_refused(
         warnings(stores, bench, parquet(values), step)
 
 
-@pytest.mark.parametrize(("number", "said"), [(2025, True), (45_658, True), (20_089, False)])
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP"])
+@pytest.mark.parametrize(
+    ("number", "said"), [(2025, True), (45_658, True), (29_220, True), (20_089, False)]
+)
 def test_numbers_of_json_that_are_no_days_are_said(
-    stores: Stores, bench: Any, number: int, said: bool
+    stores: Stores, bench: Any, number: int, said: bool, kind: str
 ) -> None:
-    step = ReadStepNdJson(ddl_schema=("id BIGINT", "v DATE"))
+    step = ReadStepNdJson(ddl_schema=("id BIGINT", f"v {kind}"))
     found = warnings(stores, bench, b'{"id":1,"v":%d}\n' % number, step)
     assert ["look like years or days of a spreadsheet" in one for one in found] == [True] * said
 

@@ -27,6 +27,7 @@ from .json_scan import NumberText, compact_json
 from .recast import Losses, may_lose
 from .text import (
     NO_DAYS,
+    NO_MOMENTS,
     are_likely_days,
     cast_text,
     is_padded,
@@ -272,8 +273,8 @@ def _counted(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
         count = value if type(value) is int else _whole(value, cuts=cuts)
         if is_moment and (reason := doubt_of(count, wanted)) is not None:
             raise ValueError(reason)
-        if is_day and not are_likely_days(count):
-            how.losses.met_number(column, NO_DAYS)
+        if (is_day or is_moment) and not are_likely_days(count):
+            how.losses.met_number(column, NO_DAYS if is_day else NO_MOMENTS.format(wanted.unit))
         return count
 
     return convert

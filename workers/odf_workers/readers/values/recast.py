@@ -268,7 +268,7 @@ def _is_no_float(column: pa.Array, made: pa.Array) -> bool:
 def _are_seconds(column: pa.Array, made: pa.Array) -> bool:
     likely = likely_seconds(made.type.unit)
     inside = pc.and_(pc.greater_equal(column, likely.start), pc.less(column, likely.stop))
-    return bool(likely) and pc.any(inside).as_py() is True
+    return (bool(likely) and pc.any(inside).as_py() is True) or _are_no_days(column, made)
 
 
 def _are_no_days(column: pa.Array, _: pa.Array) -> bool:

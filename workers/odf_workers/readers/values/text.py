@@ -232,6 +232,8 @@ _YEARS, _SERIAL_DAYS = range(1000, 3000), range(25_569, 73_051)
 are of 2040 to 2170."""
 NO_DAYS = "taken for days since 1970, and look like years or days of a spreadsheet"
 
+NO_MOMENTS = "taken for counts of {} since 1970, and look like years or days of a spreadsheet"
+
 
 def are_likely_days(count: int) -> bool:
     """Whether a number may well be a count of days since 1970, and no year or day of a
