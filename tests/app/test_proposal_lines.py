@@ -478,3 +478,13 @@ def test_a_form_and_a_program_are_told_the_names_that_they_have() -> None:
         assert "--" not in in_form(f"({option.flag})")
         assert in_python(f"({option.flag} x)").startswith(f"({option.name}")
     assert in_form("--format csv, a--b") == in_python("--format csv, a--b") == "--format csv, a--b"
+
+
+@pytest.mark.parametrize("value", ["12 km", "−5", "<5", "7*", "1F", "(300)", "5 %"])
+def test_a_value_with_a_sign_of_its_own_is_no_unit_and_no_sum(value: str) -> None:
+    for rows in ([value, "3", "4", "6"], ["3", "4", "6", value]):
+        text = "id,v\n" + "".join(f"{at},{row}\n" for at, row in enumerate(rows))
+        proposal = proposed(text)
+        assert not proposal.questions
+        assert (proposal.looked_at, kinds(proposal)["v"]) == (4, "String")
+        assert any(note.startswith("v: numbers") for note in proposal.notes)

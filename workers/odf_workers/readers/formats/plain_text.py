@@ -315,7 +315,9 @@ def check_units(
         unit = wanted.get(column.name)
         found = [each[at] for _, each in cells]
         if unit is not None and plain_unit(unit) not in map(plain_unit, found):
-            raise _units_differ(lines[0][0], column.name, found[0], f"the source declares {unit!r}")
+            row = ", so it may be a row" if _VALUE.fullmatch(found[0].strip()) else ""
+            told = f"the source declares {unit!r}{row}"
+            raise _units_differ(lines[0][0], column.name, found[0], told)
     if wanted:
         return
     typed = [
