@@ -50,10 +50,10 @@ def test_an_account_is_made_with_its_password_and_listed(run, stores):
 @pytest.mark.parametrize(
     ("name", "stdin", "code"),
     [
-        ("anna", "short\n", 1),
-        ("anna", "", 1),
-        ("platform", "long enough\n", 1),
-        ("an_na", "long enough\n", 1),
+        ("anna", "short\n", 2),
+        ("anna", "", 2),
+        ("platform", "long enough\n", 2),
+        ("an_na", "long enough\n", 2),
         ("taken", "long enough\n", 5),
     ],
 )

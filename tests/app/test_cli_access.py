@@ -71,9 +71,9 @@ def test_a_dataset_is_made_public_and_private_again(node, person):
 def test_a_role_for_nobody_or_of_no_kind_is_refused(node, person):
     own = f"{node.url}/anna/own"
     person("anna", "access", "grant", own, "nobody", "reader", code=3)
-    person("anna", "access", "grant", own, "anna", "reader", code=1)
+    person("anna", "access", "grant", own, "anna", "reader", code=2)
     person("anna", "access", "grant", own, "bert", "king", code=2)
-    person("anna", "access", "grant", own, "../../x", "reader", code=1)
+    person("anna", "access", "grant", own, "../../x", "reader", code=2)
 
 
 def test_a_person_makes_lists_and_revokes_tokens_of_their_own(node, person):

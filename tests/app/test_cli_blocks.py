@@ -94,7 +94,7 @@ def test_a_manifest_with_an_unknown_field_names_the_path(tmp_path):
     vector = json.loads(json.dumps(BLOCKS[0]["manifest"]))
     vector["content"]["event"]["surprise"] = 1
     done = run("encode", "-", stdin=json.dumps(vector).encode())
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "surprise" in done.stderr
 
 
@@ -133,7 +133,7 @@ def test_parquet_and_both_arrow_forms_have_the_same_logical_hash(tmp_path):
 def test_a_file_that_is_no_table_has_no_logical_hash(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"a,b\n1,2\n")
-    assert run("hash", file, "--logical").exit_code == 1
+    assert run("hash", file, "--logical").exit_code == 2
 
 
 def test_a_file_that_cannot_be_opened_is_wrong_usage(tmp_path):

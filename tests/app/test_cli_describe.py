@@ -71,9 +71,9 @@ def test_columns_are_described_one_by_one_and_the_others_stay(foo, run):
     run("describe", "foo", "--column", "city=", "--unit", "city=")
     assert columns(foo)["city"] is None
     before = columns(foo)
-    run("describe", "foo", "--column", "nowhere=x", code=1)
+    run("describe", "foo", "--column", "nowhere=x", code=2)
     run("describe", "foo", "--column", "city", code=2)
-    run("describe", "foo", "--unit", "city=" + "x" * 51, code=1)
+    run("describe", "foo", "--unit", "city=" + "x" * 51, code=2)
     assert columns(foo) == before
 
 
@@ -90,5 +90,24 @@ def test_bad_texts_and_dry_runs_append_nothing(foo, run, tmp_path):
 def test_an_event_is_appended_without_its_envelope(foo, run):
     run("dataset", "append", "foo", "-", input="kind: SetInfo\ndescription: bare\n")
     assert texts(foo)["info"]["description"] == "bare"
-    run("dataset", "append", "foo", "-", input="kind: SetInfo\ndescriptoin: x\n", code=1)
-    run("dataset", "append", "foo", "-", input="kind: NoEvent\ndescription: x\n", code=1)
+    run("dataset", "append", "foo", "-", input="kind: SetInfo\ndescriptoin: x\n", code=2)
+    run("dataset", "append", "foo", "-", input="kind: NoEvent\ndescription: x\n", code=2)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        ["--description", "a b c"],
+        ["--keyword", "x"],
+        ["--license", "CC-BY-4.0"],
+        ["--column", "city=A place", "--unit", "city="],
+        ["--unit", "city="],
+    ],
+)
+def test_what_is_said_already_is_not_said_again(foo, run, same):
+    texts = ["--description", "a b c", "--keyword", "x", "--license", "CC-BY-4.0"]
+    run("describe", "foo", *texts, "--column", "city=A place")
+    before = run("log", f"{foo.url}/foo")
+    done = run("describe", "foo", *same)
+    assert done.startswith("nothing changed; the head is ")
+    assert run("log", f"{foo.url}/foo") == before

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from odf_node.cli.main import COMMANDS, main
 from odf_node.cli.shell import output
+from odf_node.client.nodes.node_api import RequestRefused
+from odf_protocol.chain.definition_rules import ChainRuleBroken
 from odf_protocol.errors import (
     BadInput,
     Conflict,
@@ -27,11 +29,20 @@ class _Taken(Conflict):
     pass
 
 
+class NotALink(ChainRuleBroken):
+    def __init__(self, code, reason):
+        NodeError.__init__(self, code, reason)
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
         (NodeError("x"), 1),
-        (BadInput("x"), 1),
+        (BadInput("x"), 2),
+        (BadInput("SignatureWrong", "x"), 1),
+        (NotALink("InvalidEvent", "x"), 1),
+        (RequestRefused("x", status=400), 2),
+        (RequestRefused("x", status=429), 1),
         (LimitExceeded("x"), 1),
         (NotFound("x"), 3),
         (Refused("x"), 4),
@@ -65,6 +76,56 @@ def test_wrong_usage_has_its_own_exit_code(words):
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 2
     assert "Usage:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["wacth"], "'watch'"),
+        (["dataset", "lst"], "'list'"),
+        (["read", "x", "--limt", "1"], "--limit"),
+    ],
+)
+def test_a_misspelt_word_is_answered_by_the_nearest_one(words, hint):
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert hint in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["read", "x", "--limit", "1", "--limit", "2"],
+        ["publish", __file__, "--header", "--no-header"],
+        ["backup", "--keep", "1", "--keep", "2", "x"],
+    ],
+)
+def test_an_option_that_is_given_twice_is_not_silently_the_last_one(words):
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert "given 2 times" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["evidence", "nowhere"], 2),
+        (["evidence", __file__], 2),
+        (["publish", "nowhere", "x", "--node", "http://127.0.0.1:1"], 2),
+        (["inspect", __file__], 1),
+        (["hash", "--logical", __file__], 2),
+        (["read", "x", "--as-of", "yesterday"], 2),
+        (["conformance", "http://127.0.0.1:1"], 1),
+        (["backup", "check", "nowhere"], 3),
+        (["fsck", "--data", "nowhere"], 3),
+    ],
+)
+def test_each_way_out_of_a_command_has_the_documented_code(words, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == code, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_wrong_usage_is_a_json_document_when_json_is_asked_for():

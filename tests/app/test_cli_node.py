@@ -81,7 +81,7 @@ def test_a_dataset_is_created_listed_shown_and_logged(node, token, tmp_path):
 def test_a_manifest_that_is_none_never_reaches_the_node(tmp_path):
     manifest = tmp_path / "m.yaml"
     manifest.write_text("kind: Nonsense")
-    run("dataset", "create", manifest, "--node", "http://127.0.0.1:1", code=1)
+    run("dataset", "create", manifest, "--node", "http://127.0.0.1:1", code=2)
 
 
 def test_push_pull_verify_and_log_of_real_data(node, token, tmp_path):
@@ -197,7 +197,7 @@ def test_a_batch_that_takes_long_is_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [(400, 1), (401, 4), (403, 4), (404, 3), (409, 5), (415, 1), (500, 1)]
+    ("status", "code"), [(400, 2), (401, 4), (403, 4), (404, 3), (409, 5), (415, 2), (500, 1)]
 )
 def test_what_a_node_refuses_has_its_exit_code(tmp_path, status, code):
     problem = {"type": "urn:x", "title": "t", "status": status, "detail": "bad row", "line": 7}

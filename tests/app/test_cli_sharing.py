@@ -83,4 +83,4 @@ def test_a_file_that_is_there_stays_and_no_token_is_made(node, anna, tmp_path):
 
 def test_an_expiry_that_is_none_is_refused(anna, tmp_path):
     done = anna("--out", tmp_path / "x", "--expires", "soon")
-    assert done.exit_code == 1
+    assert done.exit_code == 2

@@ -93,7 +93,7 @@ def test_a_limit_is_one_of_rows(where):
 
 def test_what_is_wrong_with_a_query_is_said(where):
     found = CliRunner().invoke(main, ["sql", "select offzet from city", *where])
-    assert found.exit_code == 1
+    assert found.exit_code == 2
     assert "No field named offzet" in found.output
 
 

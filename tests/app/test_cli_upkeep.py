@@ -103,7 +103,7 @@ def test_old_garbage_is_told_first_and_then_removed(stores: Stores, data: Path) 
 @pytest.mark.parametrize("grace", ["59m", "0h", "24", "x", "-1h", ""])
 def test_a_grace_time_that_covers_no_commit_is_refused(data: Path, grace: str) -> None:
     result = odf("gc", "--grace", grace, "--data", data)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert not data.exists()
 
 

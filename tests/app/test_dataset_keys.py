@@ -106,7 +106,7 @@ def test_a_dataset_that_moved_to_another_node_keeps_its_key(service, dataset, tm
         assert not (tmp_path / "none").exists()
         (tmp_path / "other.pem").write_text(private_pem(OTHER))
         refused = run(second, "import", "foo", tmp_path / "other.pem")
-        assert (refused.exit_code, "not of did:odf" in refused.output) == (1, True)
+        assert (refused.exit_code, "not of did:odf" in refused.output) == (2, True)
         assert run(second, "import", "foo", file).exit_code == 0
         (said,) = endorsements(second)
         assert said.said["nodeKey"] == did_key(second.node.signing_keys.active.public)

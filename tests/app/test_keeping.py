@@ -295,4 +295,4 @@ def test_the_command_line_appends_renames_hides_and_deletes(service, entry, tmp_
 def test_data_is_not_appended_by_hand(service, entry, tmp_path):
     manifest = tmp_path / "data.yaml"
     manifest.write_text("kind: MetadataEvent\nversion: 1\ncontent: {kind: AddData}\n")
-    assert run(service, "append", address(service), str(manifest)).exit_code == 1
+    assert run(service, "append", address(service), str(manifest)).exit_code == 2

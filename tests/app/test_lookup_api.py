@@ -320,5 +320,5 @@ def test_the_command_prints_the_rows_that_have_the_values(service: Service, town
     assert [json.loads(text)["offset"] for text in stands.stdout.splitlines()] == [4]
     earlier = run("city=b", "--at", str(towns.blocks[2].hash))
     assert len(earlier.stdout.splitlines()) == 1
-    assert run("mayor=b").exit_code == 1
+    assert run("mayor=b").exit_code == 2
     assert run("city").exit_code == 2

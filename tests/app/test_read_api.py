@@ -246,8 +246,8 @@ def test_the_command_filters_rows(service: Service, entry: DatasetEntry, folder:
     for where in (folder, f"{service.url}/city"):
         some = ("--filter", "city:in:c1,c4,c6", "--filter", "offset:lt:6", "--columns", "city")
         assert run(where, *some).stdout.splitlines() == ["city", "c1", "c4"]
-    assert run(folder, "--filter", "city:like:c").exit_code == 1
-    assert run(folder, "--filter", "mayor:eq:c").exit_code == 1
+    assert run(folder, "--filter", "city:like:c").exit_code == 2
+    assert run(folder, "--filter", "mayor:eq:c").exit_code == 2
 
 
 def test_rows_go_to_a_file_and_json_is_a_format(folder: str, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_rows_go_to_a_file_and_json_is_a_format(folder: str, tmp_path: Path) -> 
 def test_wrong_usage_and_missing_datasets_have_their_exit_codes(
     folder: str, tmp_path: Path
 ) -> None:
-    assert run(folder, "--as-of", "yesterday").exit_code == 1
+    assert run(folder, "--as-of", "yesterday").exit_code == 2
     assert run(folder, "--format", "xls").exit_code == 2
     assert run(str(tmp_path / "nothing")).exit_code == 3
 

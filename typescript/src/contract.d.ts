@@ -2357,6 +2357,8 @@ export interface paths {
             "application/json": {
               head: components["schemas"]["Multihash"];
               blocks: number;
+              /** False if the chain says all of this already; nothing is appended then */
+              changed?: boolean;
               transform?: components["schemas"]["CheckReceipt"];
               /** What a worker thought of the queries of sources, by name */
               sources?: { [name: string]: components["schemas"]["CheckReceipt"] };
@@ -2364,6 +2366,8 @@ export interface paths {
               warnings?: string[];
             } | {
               dryRun: true;
+              /** Whether a block would be appended */
+              changed?: boolean;
               /** As the chain would hold it, inputs by id */
               event: { [name: string]: unknown };
               transform?: components["schemas"]["CheckReceipt"];

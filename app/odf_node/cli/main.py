@@ -1,6 +1,6 @@
 """`odf-node`: the command line. Every subcommand is loaded only when it runs.
 
-Exit codes: 0 done, 1 failed or not a valid dataset, 2 wrong usage, 3 not found, 4 refused,
+Exit codes: 0 done, 1 failed or not a valid dataset, 2 wrong usage or input, 3 not found, 4 refused,
 5 conflict (diverged, taken, busy), 6 damaged bytes, 130 interrupted by Ctrl-C.
 """
 
@@ -164,7 +164,7 @@ COMMANDS = {
     cls=MainGroup,
     lazy=COMMANDS,
     context_settings=HELP,
-    epilog="Exit codes: 0 done, 1 failed or invalid, 2 usage, 3 not found, 4 refused, "
+    epilog="Exit codes: 0 done, 1 failed or invalid, 2 usage or input, 3 not found, 4 refused, "
     "5 conflict, 6 damaged, 130 interrupted.",
 )
 @click.version_option(package_name="odf-node", prog_name="odf-node")

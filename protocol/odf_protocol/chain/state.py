@@ -277,11 +277,27 @@ CHANGES: dict[type, Callable[[ChainState, Any], Changes]] = {
 }
 """Fields of the state that each event changes, apart from the head and the block count."""
 
+_SAID = (SetAttachments, SetInfo, SetLicense, SetTransform, SetVocab)
+"""Events that no rule refuses when they say what the chain says already."""
+
 _CLEARING = (AddData, ExecuteTransform, SetDataSchema, SetTransform, SetPollingSource, SetVocab)
 """Events that replace everything their kind said before, so that the kind is not clouded then."""
 
 EMPTY = ChainState()
 """The state before the first block."""
+
+
+def says_nothing_new(state: ChainState, event: object) -> bool:
+    """Return whether the event would only repeat what the chain says, as texts and terms can. An
+    empty text says nothing where nothing was said."""
+    if not isinstance(event, _SAID) or type(event).__name__ in state.clouded:
+        return False
+    is_empty = event == SetInfo() or (
+        isinstance(event, SetAttachments) and not event.attachments.items
+    )
+    changed = CHANGES[type(event)](state, event).items()
+    held = [(getattr(state, name), value) for name, value in changed]
+    return all(old == new or (old is None and is_empty) for old, new in held)
 
 
 FORM = 3

@@ -23,6 +23,7 @@ from ...client.nodes.remotes import Location
 from ...client.transfer.receive import ChainReader
 from ...client.transfer.sync import opened
 from ..shell.asking import dataset_base
+from ..shell.files import INPUT
 from ..shell.output import (
     DAMAGED,
     DONE,
@@ -122,7 +123,7 @@ def verify(
 
 @attestations.command()
 @click.argument("where", metavar="DATASET")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=INPUT)
 @any_token
 @json_option
 def add(where: str, file: Path, token: str | None, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from odf_protocol.errors import BadInput, NodeError, NotFound
 
 from ...client.nodes.limits import one_line
+from ..shell.files import INPUT
 from ..shell.output import (
     DAMAGED,
     FAILED,
@@ -30,7 +31,7 @@ def trust_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--policy",
-            type=click.Path(path_type=Path),
+            type=INPUT,
             help="Witnesses that must have signed the log; default: `policy` in your settings.",
         ),
         click.option("--fresh", help="Refuse what was signed longer ago: 10m, 2h, 1d."),
@@ -115,7 +116,7 @@ def forget(node: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=INPUT)
 @click.pass_context
 @json_option
 def evidence(ctx: click.Context, file: Path, as_json: bool) -> None:
@@ -123,6 +124,8 @@ def evidence(ctx: click.Context, file: Path, as_json: bool) -> None:
 
     Ends with exit code 6 if FILE proves that, and with 0 if the log itself is needed to decide.
     """
+    from msgspec import DecodeError
+
     from odf_protocol.typed import decode_json
 
     from ...client.proofs.trust import MAX_EVIDENCE_BYTES, Evidence, proven_by
@@ -131,7 +134,10 @@ def evidence(ctx: click.Context, file: Path, as_json: bool) -> None:
         raw = stream.read(MAX_EVIDENCE_BYTES + 1)
     if len(raw) > MAX_EVIDENCE_BYTES:
         raise BadInput("EvidenceTooLarge", f"{file} has more than {MAX_EVIDENCE_BYTES} bytes")
-    found = decode_json(raw, Evidence)
+    try:
+        found = decode_json(raw, Evidence)
+    except (DecodeError, UnicodeDecodeError) as wrong:
+        raise BadInput("MalformedEvidence", f"{file} is no evidence: {wrong}") from None
     proven = proven_by(found)
     if as_json:
         print_json({"proven": proven, "word": found.word, "why": found.why, "key": found.key})

@@ -253,7 +253,8 @@ def append(
     elif dry_run:
         click.echo(to_yaml(answer), nl=False)
     else:
-        click.echo(f"appended; the head of {answer.get('blocks')} blocks is {answer.get('head')}")
+        said = "appended" if answer.get("changed", True) else "nothing changed"
+        click.echo(f"{said}; the head of {answer.get('blocks')} blocks is {answer.get('head')}")
         print_findings(answer)
 
 

@@ -124,8 +124,9 @@ def describe(
     elif dry_run:
         click.echo("---\n".join(to_yaml(event) for event in events), nl=False)
     else:
-        kinds = ", ".join(str(event["kind"]) for event in events)
-        click.echo(f"appended {kinds}; the head is {done[-1].get('head')}")
+        new = [e["kind"] for e, one in zip(events, done, strict=True) if one.get("changed", True)]
+        outcome = f"appended {', '.join(new)}" if new else "nothing changed"
+        click.echo(f"{outcome}; the head is {done[-1].get('head')}")
 
 
 def _of_columns(columns: tuple[str, ...], units: tuple[str, ...]) -> dict[str, dict[str, str]]:

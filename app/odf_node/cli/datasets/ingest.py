@@ -32,7 +32,7 @@ from ..shell.asking import (
     job_progress,
     receipt_text,
 )
-from ..shell.files import STDIN, opened_file
+from ..shell.files import INPUT, STDIN, opened_file
 from ..shell.output import json_option, print_json, stepwise
 from ..shell.tokens import token_option
 
@@ -78,7 +78,7 @@ PACKED = (".gz", ".zip", ".bz2", ".zst")
 )
 @click.option(
     "--sign",
-    type=click.Path(path_type=Path),
+    type=INPUT,
     metavar="KEYFILE",
     help="Sign FILE with this key of Ed25519 (PEM, or of ssh-keygen without a password).",
 )

@@ -36,6 +36,7 @@ from ...proposal.sample import (
 )
 from ...proposal.wire import to_manifest
 from ..shell.asking import receipt_text
+from ..shell.files import INPUT
 from ..shell.output import json_option, print_json, stepwise
 from ..shell.tokens import token_option
 from .ingest import post_file
@@ -164,7 +165,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else one_line(str(value), SHOWN_CHARS)
 
 
-_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+_FILE = click.argument("file", metavar="FILE", type=INPUT)
 
 
 def _placed(command: Callable[..., None]) -> Callable[..., None]:

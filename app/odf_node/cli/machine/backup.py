@@ -13,6 +13,7 @@ from odf_protocol.errors import NotFound
 from odf_protocol.identity import DatasetId
 
 from ...client.nodes.limits import one_line
+from ..shell.files import INPUT
 from ..shell.output import (
     DAMAGED,
     json_option,
@@ -55,7 +56,7 @@ def backup() -> None:
 
 
 def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    key = click.option("--key", "key_file", type=click.Path(path_type=Path), help=KEY_HELP)
+    key = click.option("--key", "key_file", type=INPUT, help=KEY_HELP)
     return key(command)
 
 

@@ -12,6 +12,7 @@ from odf_protocol.commitments import MAX_KEY_BYTES, private_pem, signing_key
 from odf_protocol.errors import BadInput, NotFound
 from odf_storage.datasets.node.naming import dataset_ref
 
+from ..shell.files import INPUT
 from ..shell.output import print_json
 from .node_folder import node_stores, record_command, store_options
 
@@ -75,7 +76,7 @@ def export(
 
 @keys.command("import")
 @_dataset
-@_file
+@click.argument("file", type=INPUT)
 @store_options
 def import_(
     dataset: str, file: Path, data: Path | None, database_url: str | None, as_json: bool

@@ -13,6 +13,8 @@ import click
 from ...client.nodes.limits import too_much
 
 STDIN = "-"
+INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
+"""The type of an argument that names a file to read: one that is not there is wrong usage."""
 
 
 def read_file(name: str, limit: int) -> bytes:

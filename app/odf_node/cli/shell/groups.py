@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import click
@@ -43,11 +46,59 @@ class LazyGroup(click.Group):
             from .completion import completing
 
             completing(command)
-        return explain(command, cmd_name)
+        return refuse_repeats(explain(command, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the words name. A misspelt name is answered by the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:  # of click, which looks only among commands that are loaded
+            name = args[0]
+            if name in self.known():
+                raise
+            near = get_close_matches(name, list(self.known()), n=2)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.known().items()])
+
+
+def refuse_repeats(command: click.Command) -> click.Command:
+    """Have the command and its subcommands refuse an option that is given twice, of which click
+    would silently take the last."""
+    if not isinstance(vars(command).get("make_parser"), partial):
+        vars(command)["make_parser"] = partial(_once_each, command.make_parser)
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        refuse_repeats(each)
+    return command
+
+
+def _once_each(make_parser: Any, ctx: click.Context) -> Any:
+    parser = make_parser(ctx)
+    parse = parser.parse_args
+
+    def parse_args(args: list[str]) -> Any:
+        found = parse(args=args)
+        for param, times in Counter(found[2]).items():
+            if times > 1 and isinstance(param, click.Option) and _holds_one(param):
+                raise click.UsageError(
+                    f"{'/'.join([*param.opts, *param.secondary_opts])} is given {times} times; "
+                    "it takes one value",
+                    ctx,
+                )
+        return found
+
+    parser.parse_args = parse_args
+    return parser
+
+
+def _holds_one(option: click.Option) -> bool:
+    is_switch = option.is_flag and not option.secondary_opts
+    return not (option.multiple or option.count or is_switch)
 
 
 class ReportsErrors(click.Command):

@@ -22,7 +22,6 @@ from odf_protocol.errors import (
     NodeError,
     NotFound,
     Refused,
-    branch_of,
     code_of,
 )
 from odf_storage.runtime.extras import extra_missing
@@ -45,21 +44,41 @@ INTERRUPTED = 130
 """Exit code that shells use for a program that Ctrl-C ended."""
 
 EXIT_CODES = {
+    # families: what is wrong with a dataset, wherever it came from, not with what the user wrote
+    "ChainRuleBroken": FAILED,
+    "DataDoesNotMatchMetadata": FAILED,
+    "MalformedBlock": FAILED,
+    "MalformedBuffer": FAILED,
+    "MalformedMessage": FAILED,
+    "MalformedTile": FAILED,
+    "NoNodeThere": FAILED,
+    "NotKnown": FAILED,
+    "SignatureWrong": FAILED,
     "HashMismatch": DAMAGED,
-    "UnsupportedUrl": USAGE,
+    # what is not installed here
+    "BucketsNeedAnExtra": FAILED,
+    "TelemetryNotInstalled": FAILED,
+    # the branches
+    "BadInput": USAGE,
     "NotFound": MISSING,
     "Refused": REFUSED,
     "Conflict": CONFLICT,
     "Damaged": DAMAGED,
 }
-"""Exit code by code of the error, or else by its branch. All others are 1."""
+"""Exit code by code of the error, or else by its class, family or branch. All others are 1."""
+
+BUSY = frozenset({408, 413, 425, 429, 431})
+"""Statuses of refusals that say nothing against the words of the request: too much, or too soon."""
 
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code of an error. It is never 0."""
-    if isinstance(error, NodeError):
-        return EXIT_CODES.get(error.code) or EXIT_CODES.get(branch_of(type(error)), FAILED)
-    return error.exit_code if isinstance(error, click.ClickException) else FAILED
+    if not isinstance(error, NodeError):
+        return error.exit_code if isinstance(error, click.ClickException) else FAILED
+    if error.facts.get("status") in BUSY:
+        return FAILED
+    names = (error.code, *(kind.__name__ for kind in type(error).__mro__))
+    return next((EXIT_CODES[name] for name in names if name in EXIT_CODES), FAILED)
 
 
 def report_error(error: Exception, *, as_json: bool) -> int:

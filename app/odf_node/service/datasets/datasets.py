@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from odf_protocol.chain.definition_rules import ChainRuleBroken
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.snapshot import normalize_event, prepare
-from odf_protocol.chain.state import EMPTY, ChainState, Vocab
+from odf_protocol.chain.state import EMPTY, ChainState, Vocab, says_nothing_new
 from odf_protocol.codec.manifests import load_event, load_snapshots
 from odf_protocol.commitments import SEED_BYTES, key_pair
 from odf_protocol.errors import BadInput, Conflict
@@ -225,6 +226,13 @@ def event_to_append(access: DatasetAccess, actor: Actor, manifest: bytes) -> Met
     return normalize_event(event, visible_inputs(access, actor))
 
 
+class Appended(NamedTuple):
+    """The chain after an event, and whether the event said anything new."""
+
+    state: ChainState
+    is_new: bool
+
+
 def append_event(
     authoring: Authoring,
     actor: Actor,
@@ -233,10 +241,11 @@ def append_event(
     *,
     expected: Multihash | None = None,
     dry_run: bool = False,
-) -> ChainState:
+) -> Appended:
     """Append one authored event and return the new state. The head must be `expected`, if given.
 
-    A dry run checks all rules, and appends nothing.
+    A dry run checks all rules, and appends nothing. An event that says only what the chain says
+    already is not appended either: no reader of the history could tell what changed.
 
     Raises:
         ChainRuleBroken, DependencyCycle, DefinitionReadsHidden, AccountSecretsRefused.
@@ -252,11 +261,20 @@ def append_event(
             raise RefConflict(expected, head)
         state = dataset.state(head)
         check_definition(event, state.vocab.event_time_column)
-        blocks, after = author(state, (event,), system_time=_not_before(authoring.clock(), state))
+        if says_nothing_new(state, event):
+            return Appended(state, is_new=False)
+        try:
+            blocks, after = author(
+                state, (event,), system_time=_not_before(authoring.clock(), state)
+            )
+        except ChainRuleBroken as broken:
+            if broken.code == "NoOpEvent":
+                return Appended(state, is_new=False)
+            raise
         definitions = (InForce.of(state), InForce.of(after))
         check_definitions(authoring.defining, actor, entry, *definitions)
         if dry_run:
-            return after
+            return Appended(after, is_new=True)
         take_definitions(authoring.defining, actor, entry, *definitions, said=(event,))
         try:
             dataset.commit(blocks, expected=head)
@@ -265,7 +283,7 @@ def append_event(
                 raise
         else:
             remember_declared(authoring.stores.registry, entry.id, after)
-            return after
+            return Appended(after, is_new=True)
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 

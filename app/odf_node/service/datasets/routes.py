@@ -304,12 +304,13 @@ async def append(
         checked = await definition.looked_at(checking, [event], before)
     except definition.TransformRefused as refused:
         return failed_answer(refused.failed)
-    state = await run_in_threadpool(
+    state, is_new = await run_in_threadpool(
         usecase.append_event, authoring, actor, entry, event, expected=expected, dry_run=dry_run
     )
     if dry_run:
-        return JsonAnswer({"dryRun": True, "event": to_data(event), **checked})
-    return JsonAnswer({"head": str(state.head), "blocks": state.num_blocks, **checked})
+        return JsonAnswer({"dryRun": True, "changed": is_new, "event": to_data(event), **checked})
+    facts = {"head": str(state.head), "blocks": state.num_blocks, "changed": is_new}
+    return JsonAnswer({**facts, **checked})
 
 
 def metadata(

@@ -12,6 +12,7 @@ from odf_protocol.errors import BadInput, Conflict
 
 from ...runtime.clock import Clock
 from ...runtime.environment import SharedSettings
+from ...runtime.extras import extra_missing
 from ...runtime.locks import locks_of
 from ...runtime.private_files import make_private, touch_private
 from ...stores.index.sql import DatasetRegistry, RefIndex
@@ -215,10 +216,7 @@ def _open_bucket(settings: StoreSettings, check: bool) -> _Opened:
         from ...stores.objects.s3 import S3ObjectStore
         from ...stores.objects.s3_bucket import Bucket, S3Location
     except ModuleNotFoundError as missing:
-        raise BadInput(
-            "UnknownObjectStore",
-            f"objects in S3 need the package {missing.name}: install odf-node[s3]",
-        ) from None
+        raise (extra_missing(missing) or missing) from None
     location = S3Location.parse(str(settings.objects_url))
     bucket = Bucket(location, public_endpoint=settings.objects_public_url)
     if check:
