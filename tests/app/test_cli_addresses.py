@@ -127,7 +127,7 @@ def test_an_id_that_the_node_has_not_is_not_found(single):
 
 
 def test_a_url_and_another_node_contradict_each_other(single):
-    run("dataset", "show", f"{single.url}/foo", "--node", single.url, code=1)
+    run("dataset", "show", f"{single.url}/foo", "--node", single.url, code=2)
 
 
 @pytest.mark.parametrize("command", ["log", "read"])
