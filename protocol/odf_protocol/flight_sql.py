@@ -227,6 +227,39 @@ def flight_data(header: bytes, body: bytes) -> bytes:
     return bytes_field(2, header) + bytes_field(1000, body)
 
 
+STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+"""The last bytes of an Arrow stream."""
+_CONTINUED = STREAM_END[:4]
+_HEADER, _BODY = 2, 1000
+
+
+def descriptor_of(data: bytes) -> bytes:
+    """Return the `FlightDescriptor` in the first `FlightData` of a client. Raises
+    `MalformedProtobuf`."""
+    return _bytes(_fields(data), 1)
+
+
+def stream_part(data: bytes) -> bytes:
+    """Return a `FlightData` as the message of an Arrow stream; nothing if it has none. Raises
+    `MalformedProtobuf`."""
+    found = _fields(data)
+    header = _bytes(found, _HEADER)
+    if not header:
+        return b""
+    header += bytes(-len(header) % 8)
+    return b"".join((_CONTINUED, len(header).to_bytes(4, "little"), header, _bytes(found, _BODY)))
+
+
+def put_result(metadata: bytes) -> bytes:
+    """Return a `PutResult`."""
+    return bytes_field(1, metadata)
+
+
+def bound_result(handle: bytes) -> bytes:
+    """Return a `DoPutPreparedStatementResult`, the handle of a statement that has its values."""
+    return bytes_field(1, handle)
+
+
 def _fields(message: bytes) -> dict[int, int | bytes]:
     return dict(fields(message))
 

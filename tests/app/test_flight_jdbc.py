@@ -317,7 +317,7 @@ def test_a_prepared_statement_runs_as_often_as_it_is_asked(anonymous):
     [
         ("selec 1", "INVALID_ARGUMENT"),
         ('drop table "kamu/city"', "INVALID_ARGUMENT"),
-        ('select city from "kamu/city" where offset > ?', "no parameters"),
+        ('select nope from "kamu/city" where city = ?', "No field named nope"),
     ],
 )
 def test_what_is_no_query_is_refused_with_a_reason(anonymous, query, reason):

@@ -149,6 +149,18 @@ def test_clients_that_take_no_list_of_tables_give_back_their_share(tmp_path):
                 each.cancel()
 
 
+def test_a_client_that_binds_values_without_an_end_gives_back_its_share(client):
+    bind = fl.FlightDescriptor.for_command(
+        any_of("CommandPreparedStatementQuery", b'\n\x09["q?",[]]')
+    )
+    writers = [client.do_put(bind, pa.schema([("a", pa.int64())]), ANONYMOUS) for _ in range(2)]
+    wait_until(lambda: not is_answered(client), "two calls that take all of the share")
+    wait_until(lambda: is_answered(client), "the share")
+    for writer, _ in writers:
+        with pytest.raises((pa.ArrowException, fl.FlightError)):
+            writer.close()
+
+
 def any_of(name: str, value: bytes) -> bytes:
     url = f"type.googleapis.com/arrow.flight.protocol.sql.{name}".encode()
     return bytes([0x0A, len(url)]) + url + bytes([0x12, len(value)]) + value

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +13,13 @@ from refusals import refusing
 from odf_protocol.errors import BadInput
 from odf_protocol.flight_sql import (
     MAX_MESSAGE_BYTES,
+    STREAM_END,
     bytes_field,
+    descriptor_of,
     fields,
+    flight_data,
     read_command,
+    stream_part,
     written,
 )
 
@@ -67,6 +74,38 @@ def test_no_bytes_do_anything_but_be_read_or_refused(some, at, other):
             command.handle()
         except BadInput:
             pass
+
+
+ROW = pa.record_batch({"a": ["x"], "b": [1.5]})
+
+
+@pytest.mark.parametrize(
+    "batch", [ROW, pa.record_batch({"w": pa.array(["x"]).dictionary_encode()})]
+)
+def test_messages_of_a_client_are_an_arrow_stream(batch):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    messages = pa.ipc.MessageReader.open_stream(sink.getvalue())
+    sent = [
+        flight_data(
+            message.metadata.to_pybytes(), message.body.to_pybytes() if message.body else b""
+        )
+        for message in messages
+    ]
+    stream = b"".join(map(stream_part, sent)) + STREAM_END
+    assert pa.ipc.open_stream(stream).read_all() == pa.Table.from_batches([batch])
+
+
+def test_a_message_without_a_part_of_the_stream_adds_nothing():
+    assert stream_part(bytes_field(1, b"descriptor")) == b""
+
+
+@given(st.binary(max_size=100))
+def test_no_bytes_of_a_client_do_anything_but_become_a_message_or_be_refused(raw):
+    for read in (stream_part, descriptor_of):
+        with contextlib.suppress(BadInput):
+            read(raw)
 
 
 @given(st.lists(st.tuples(st.integers(1, 2**29 - 1), st.binary(max_size=300))))

@@ -56,7 +56,27 @@ def _put(client: fl.FlightClient, options: Any, rng: random.Random) -> None:
         writer.write_batch(pa.record_batch({"a": list(range(10_000))}))
 
 
+def _bind(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+    """Values of some types for a statement with parameters, or bytes instead of a handle."""
+    handle = b'["select ?, $1",[],""]' if rng.random() < 0.8 else _text(rng)
+    command = written("CommandPreparedStatementQuery", (1, handle))
+    descriptor = fl.FlightDescriptor.for_command(command)
+    column = rng.choice((pa.array([None]), pa.array([[[1]]]), pa.array([_text(rng)] * 3)))
+    batch = pa.record_batch({f"c{n}": column for n in range(rng.choice((1, 2, 1_000)))})
+    writer, answers = client.do_put(descriptor, batch.schema, options)
+    with writer:
+        writer.write_batch(batch)
+        writer.done_writing()
+        bound = answers.read()
+    if bound is None:
+        return None
+    handle = bytes(bound)[bytes(bound).index(b"[") :]
+    ticket = fl.Ticket(written("TicketStatementQuery", (1, handle)))
+    return client.do_get(ticket, options).read_all()
+
+
 CALLS: dict[str, Call] = {
+    "bind": _bind,
     "query": _query,
     "tables": _tables,
     "plan of a statement": _info("CommandStatementQuery", 1),

@@ -56,6 +56,7 @@ from ..engines.port.query_size import QuerySize, check_size, columns_of
 from . import tables as encode
 from .conditions import OpenIndex, needed
 from .offsets import number_of_rows
+from .parameters import bound
 from .tables import base_names, register, view_names
 
 KEEPS_LOG = engine.KEEPS_LOG
@@ -229,7 +230,8 @@ def refusal(query: str, message: str, columns: Sequence[str] = ()) -> QueryEnd:
     if said.endswith(_ENDS):
         where = line_and_column(query, len(query.rstrip()))
     else:
-        stated = told(said) if with_own_names(query) == query else None
+        is_as_sent = "?" not in query and with_own_names(query) == query
+        stated = told(said) if is_as_sent else None
         where = stated or located(query, said)
     if where is None:
         return QueryEnd(why=Why.QUERY, message=said)
@@ -284,7 +286,7 @@ def _computed(
 ) -> Iterator[bytes]:
     context = _context(question)
     register(context, question.tables, Path(question.links))
-    shown, schema, used = _planned(context, question)
+    shown, schema, used, parameters = _planned(context, question)
     _check_names(schema)
     names = base_names(question.tables)
     count = number_of_rows(shown.optimized_logical_plan(), question.tables, names)
@@ -295,6 +297,7 @@ def _computed(
     plan = Planned(
         schema=to_data(from_arrow(schema)),
         used={n: wanted.get(n, []) for n in used},
+        parameters=parameters.serialize().to_pybytes() if len(parameters) else b"",
         adds_floats=_ADDS_FLOATS.search(result.logical_plan().display_indent_schema()) is not None,
     )
     say(frame(PLANNED, encoded(plan)))
@@ -318,10 +321,13 @@ def _context(question: Question) -> SessionContext:
     return context
 
 
-def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa.Schema, set[int]]:
-    """Return all rows, their columns, and the numbers of the tables that they are from. Raises
-    `InvalidQuery`."""
-    result = engine.planned(_checked(question), context)
+def _planned(
+    context: SessionContext, question: Question
+) -> tuple[DataFrame, pa.Schema, set[int], pa.Schema]:
+    """Return all rows, their columns, the numbers of the tables that they are from, and the
+    parameters whose values are missing. Raises `InvalidQuery`."""
+    runs = question.limit > 0
+    result, parameters = bound(context, _checked(question), question.values, runs=runs)
     names = base_names(question.tables)
     found = judge(result, iterates=False, tables=names.keys() | view_names(question.tables))
     used = {names[name] for name in found if name in names}
@@ -330,7 +336,7 @@ def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa
         engine.plain(field).with_nullable(given.nullable)
         for field, given in zip(shown.schema(), result.schema(), strict=True)
     )
-    return shown, schema, used
+    return shown, schema, used, parameters
 
 
 def _checked(question: Question) -> str:

@@ -74,6 +74,12 @@ class ReaderTypes(Enum):
             return schema
         return pa.schema([self._field(each) for each in schema], schema.metadata)
 
+    def parameters(self, schema: pa.Schema) -> pa.Schema:
+        """Return the parameters of a statement as the caller binds them. Java binds all times as
+        texts: for a `java.sql.Timestamp` its driver sends the clock of the zone of its JVM, and the
+        number of its milliseconds whatever the unit is."""
+        return schema if self is ReaderTypes.ARROW else ReaderTypes.TEXTS.schema(schema)
+
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows as the caller gets them."""
         schema = self.schema(batch.schema)

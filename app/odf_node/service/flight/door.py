@@ -12,6 +12,7 @@ from odf_storage.runtime.clock import Random
 
 from ..auth.dataset_access import Callers
 from ..limits.shares import Slots
+from ..limits.texts import query_values
 from ..query.inputs import QueryInputs
 from ..query.query import Queries
 from ..settings import Settings
@@ -141,7 +142,11 @@ class FlightDoor:
         return FlightPort(
             options,
             CallersOfFlight(self._callers, self._random, allow_anonymous=anonymous),
-            FlightSql(fetching, FlightTables(self._inputs.access, self._inputs)),
+            FlightSql(
+                fetching,
+                FlightTables(self._inputs.access, self._inputs),
+                query_values(settings.query_text_bytes),
+            ),
             bridge,
             slots,
             ObservedCall(self._watching(), bridge),

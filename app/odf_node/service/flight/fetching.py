@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -94,10 +95,12 @@ def cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
 
 
 class Statement(msgspec.Struct, frozen=True, array_like=True):
-    """The content of a handle."""
+    """The content of a handle. `values` is an Arrow stream of one row, the values of parameters;
+    empty before they are bound, and None if the statement was not prepared."""
 
     query: str
     pins: list[DatasetPin]
+    values: bytes | None = None
 
     @property
     def handle(self) -> bytes:
@@ -112,6 +115,14 @@ def read_handle(handle: bytes) -> Statement:
         raise BadInput("MalformedHandle", "this is no handle of a statement of this node") from None
 
 
+class Plan(NamedTuple):
+    """A statement, the columns of its rows, and its parameters if it has any."""
+
+    statement: Statement
+    columns: pa.Schema
+    parameters: pa.Schema | None
+
+
 @dataclass(frozen=True)
 class Statements:
     """Plans and runs statements, in the event loop."""
@@ -119,16 +130,17 @@ class Statements:
     queries: Queries
     max_rows: int
 
-    async def plan(self, actor: Actor, caller: str, query: str) -> tuple[Statement, pa.Schema]:
-        """Return the statement with the columns of its result. Raises the errors of
-        `Queries.begin`."""
-        rows = await self.queries.begin(actor, caller, self._asked(Statement(query, []), 0))
+    async def plan(self, actor: Actor, caller: str, statement: Statement) -> Plan:
+        """Return the statement as of the heads of now. Raises the errors of `Queries.begin`."""
+        rows = await self.queries.begin(actor, caller, self._asked(statement, 0))
         try:
             raw = b"".join([piece async for piece in rows])
         finally:
             await rows.close()
         with pa.ipc.open_stream(raw) as empty:
-            return Statement(query, rows.pins), empty.schema
+            columns = empty.schema
+        parameters = pa.ipc.read_schema(pa.py_buffer(rows.parameters)) if rows.parameters else None
+        return Plan(msgspec.structs.replace(statement, pins=rows.pins), columns, parameters)
 
     async def begin(self, actor: Actor, caller: str, statement: Statement) -> QueryRows:
         """Return the rows of a statement as an Arrow stream. It requests one row more than the
@@ -139,7 +151,8 @@ class Statements:
 
     def _asked(self, statement: Statement, limit: int) -> QueryRequest:
         body = QueryBody(query=statement.query, datasets=statement.pins, limit=limit)
-        return checked(body, form=Form.ARROW, max_rows=self.max_rows + 1)
+        asked = checked(body, form=Form.ARROW, max_rows=self.max_rows + 1)
+        return replace(asked, values=statement.values)
 
 
 @dataclass(frozen=True)
@@ -151,13 +164,12 @@ class Fetching:
     batch_bytes: int
     idle_s: float
 
-    def planned(self, call: Call, query: str) -> tuple[Statement, pa.Schema]:
-        """Plan a query; return the statement and its columns. Raises the errors of
+    def planned(self, call: Call, statement: Statement) -> Plan:
+        """Plan a statement, with columns as the caller gets them. Raises the errors of
         `Statements.plan`, `Bridge.result`."""
-        statement, schema = call.result(
-            partial(self.statements.plan, call.actor, call.share, query)
-        )
-        return statement, call.types.schema(schema)
+        plan = call.result(partial(self.statements.plan, call.actor, call.share, statement))
+        parameters = None if plan.parameters is None else call.types.parameters(plan.parameters)
+        return Plan(plan.statement, call.types.schema(plan.columns), parameters)
 
     def rows(self, call: Call, statement: Statement) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Run a statement; return its columns and an iterator of batches. The process of the query
@@ -167,6 +179,16 @@ class Fetching:
         """
         running = self._running(call, statement)
         return next(running), running
+
+    @contextmanager
+    def in_time(self, call: Call) -> Iterator[None]:
+        """End the call if the `with` block, which reads from the client, takes longer than
+        `idle_s`."""
+        done = call.bridge.later(self.idle_s, call.end)
+        try:
+            yield
+        finally:
+            done()
 
     def counted(
         self, call: Call, make: Callable[[], Iterator[pa.RecordBatch]]

@@ -16,10 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 import grpc
 import pyarrow as pa
+from msgspec.structs import replace
 
 from odf_protocol import flight_sql as wire
 from odf_protocol.errors import NodeFault
@@ -28,10 +30,11 @@ from odf_storage.runtime.extras import app_version
 
 from ..auth.actors import Actor
 from ..limits.shares import Slots
+from ..limits.texts import TextLimit
 from . import tables
 from .bridge import HEADER, Bridge, CallersOfFlight, Ended, ObservedCall, told
 from .calls import Call, call_of, headers_of
-from .fetching import Fetching, Statement, read_handle
+from .fetching import Fetching, Plan, Statement, read_handle
 
 _KINDS: list[tuple[str, pa.DataType]] = [
     ("string_value", pa.utf8()),
@@ -156,7 +159,7 @@ def sql_info(asked: Sequence[int], version: str) -> pa.RecordBatch:
 
 
 CREATE, CLOSE, CLOSE_SESSION = "CreatePreparedStatement", "ClosePreparedStatement", "CloseSession"
-_NO_PARAMETERS = "statements take no parameters here; write the values into the query"
+BIND = "CommandPreparedStatementQuery"
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,8 @@ class FlightSql:
 
     fetching: Fetching
     tables: tables.FlightTables
+    values_limit: TextLimit
+    """The limit of the values of a prepared statement, as they are sent."""
 
     def get_flight_info(self, call: Call, descriptor: bytes) -> bytes:
         schema, ticket = self._asked(call, descriptor)
@@ -204,10 +209,25 @@ class FlightSql:
             "NotServedByFlight", "this node lists its tables by commands of Flight SQL alone"
         )
 
-    def do_put(self, _call: Call, _first: Iterator[bytes]) -> Iterator[bytes]:
-        raise NodeFault(
-            "NotServedByFlight", f"nothing is written by Flight SQL, and {_NO_PARAMETERS}"
-        )
+    def do_put(self, call: Call, sent: Iterator[bytes]) -> Iterator[bytes]:
+        """Bind values to a prepared statement, and answer with a handle that has them."""
+        first = next(sent, b"")
+        command = read_command(wire.command_of(wire.descriptor_of(first)))
+        if command.name != BIND:
+            raise NodeFault("NotServedByFlight", "nothing is written by Flight SQL")
+        statement = read_handle(command.handle())
+        with call.counted(), self.fetching.in_time(call):
+            values = self._values(first, sent)
+        yield wire.put_result(wire.bound_result(replace(statement, values=values).handle))
+
+    def _values(self, first: bytes, sent: Iterator[bytes]) -> bytes:
+        """Return the messages of a client as an Arrow stream; the process of the query reads it.
+        Raises `TextTooLong`."""
+        stream = bytearray()
+        for message in chain([first], sent):
+            stream += wire.stream_part(message)
+            self.values_limit.check_size(len(stream))
+        return bytes(stream) + wire.STREAM_END
 
     def do_exchange(self, _call: Call, _first: Iterator[bytes]) -> Iterator[bytes]:
         raise NodeFault("NotServedByFlight", "nothing is written by Flight SQL")
@@ -220,26 +240,25 @@ class FlightSql:
         return b"" if schema is None else schema.serialize().to_pybytes(), ticket
 
     def _created(self, call: Call, command: FlightCommand) -> bytes:
-        statement, schema = self._planned(call, command)
-        return written(
-            "ActionCreatePreparedStatementResult",
-            (1, statement.handle),
-            (2, schema.serialize().to_pybytes()),
-        )
+        plan = self._planned(call, command, b"")
+        parts = [(1, plan.statement.handle), (2, plan.columns.serialize().to_pybytes())]
+        if plan.parameters is not None:
+            parts.append((3, plan.parameters.serialize().to_pybytes()))
+        return written("ActionCreatePreparedStatementResult", *parts)
 
-    def _planned(self, call: Call, command: FlightCommand) -> tuple[Statement, pa.Schema]:
+    def _planned(self, call: Call, command: FlightCommand, values: bytes | None) -> Plan:
         if command.text(2) is not None:
             raise NodeFault("NotServedByFlight", "this node has no transactions")
-        return self.fetching.planned(call, command.text(1) or "")
+        return self.fetching.planned(call, Statement(command.text(1) or "", [], values))
 
     def _described(
         self, call: Call, command: FlightCommand, raw: bytes
     ) -> tuple[pa.Schema | None, bytes]:
         """Return the columns of the result, and the ticket for it."""
         if command.name == "CommandStatementQuery":
-            statement, schema = self._planned(call, command)
-            return schema, _ticket(statement.handle)
-        if command.name == "CommandPreparedStatementQuery":
+            plan = self._planned(call, command, None)
+            return plan.columns, _ticket(plan.statement.handle)
+        if command.name == BIND:
             # The client got the columns when it created the statement, and gets them with the rows.
             return None, _ticket(read_handle(command.handle()).handle)
         return _schema_of(command), raw

@@ -41,12 +41,21 @@ class TextLimit:
         found = len(text)
         if found <= self.most:
             found = len(text.encode("utf-8", "surrogatepass"))
+        self.check_size(found)
+
+    def check_size(self, found: int) -> None:
+        """Raise `TextTooLong` if so many bytes exceed the limit."""
         if found > self.most:
             raise text_too_long(self, found)
 
 
 PATTERN = TextLimit("pattern", 200)
 """A pattern of names in a call of Flight SQL."""
+
+
+def query_values(most: int) -> TextLimit:
+    """Return the limit of the values of a query's parameters, as Arrow has them."""
+    return TextLimit("message with the values of the query", most, "ODF_NODE_QUERY_TEXT_BYTES")
 
 
 def query_text(most: int) -> TextLimit:

@@ -84,6 +84,8 @@ class QueryRequest:
     pins: tuple[DatasetPin, ...]
     skip: int
     limit: int
+    values: bytes | None = None
+    """An Arrow stream with the values of its parameters, see `Question`."""
 
     @property
     def is_proven(self) -> bool:

@@ -146,6 +146,8 @@ class QueryRows:
     total: int
     adds_floats: bool
     """Whether digits of the answer depend on the order in which floats are added."""
+    parameters: bytes
+    """Schema message of Arrow with the parameters that have no value; empty for none."""
     _first: bytes | None
     _pieces: AsyncIterator[bytes]
     _end: _End
@@ -238,6 +240,7 @@ class Queries:
             scanned=scanned,
             total=total,
             adds_floats=planned.adds_floats,
+            parameters=planned.parameters,
             _first=first,
             _pieces=pieces,
             _end=end,
@@ -318,6 +321,7 @@ class Queries:
             repeatable=asked.is_proven,
             scratch=str(scratch),
             links=str(links),
+            values=asked.values,
             limits=QueryLimits(
                 pool_bytes=int(settings.query_process_bytes * QUERY_POOL_SHARE),
                 process_bytes=settings.query_process_bytes,

@@ -117,6 +117,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     links: str
     """A read-only folder for this query only, with a folder for each table."""
     limits: QueryLimits
+    values: bytes | None = None
+    """An Arrow stream with one row: the values of the parameters. Empty if they come later, None if
+    the query may have none."""
     confinement: Literal["auto", "require", "off"]
 
 
@@ -137,6 +140,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of the slices that may have rows of the result, by number of the table."""
     adds_floats: bool = False
     """Whether digits of the result depend on the order in which floats are added."""
+    parameters: bytes = b""
+    """Schema message of Arrow with the parameters of the query, if their values are missing."""
 
 
 class Why(StrEnum):
@@ -173,8 +178,9 @@ _TOKEN = re2.compile(
     r"(?:'(?P<text>[^'\"@]+)'|\"(?P<quoted>[^\"@]+)\"|(?P<bare>[a-z_][a-z0-9_]*))\s*\))"
 )
 """A text, a quoted name or a comment, in which nothing is changed; or a form of the reference."""
-_UNSURE = re2.compile(r"(?i)/\*|\$|\be'")
-"""Beginnings of comments that nest, and of texts with an end or an escape of their own."""
+_UNSURE = re2.compile(r"(?i)/\*|\$(?:[^0-9]|\z|[0-9]+[a-z_$])|\be'")
+"""Beginnings of comments that nest, and of texts with an end or an escape of their own; not `$1`, a
+parameter."""
 
 
 def with_own_names(query: str) -> str:

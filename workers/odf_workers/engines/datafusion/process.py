@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -238,12 +238,14 @@ def _last(steps: list[SqlQueryStep], context: SessionContext, *, iterates: bool)
     return result
 
 
-def planned(query: str, context: SessionContext) -> DataFrame:
-    """Plan one SELECT. Raise `InvalidQuery` for any error of the library, which has no specific
-    one for wrong queries."""
+def planned(
+    query: str, context: SessionContext, values: Mapping[str, pa.Scalar] | None = None
+) -> DataFrame:
+    """Plan one SELECT, with values in place of its parameters. Raise `InvalidQuery` for any error
+    of the library, which has no specific one for wrong queries."""
     check_begins_as_query(query)
     try:
-        return context.sql_with_options(query, _READING)
+        return context.sql_with_options(query, _READING, param_values=values)
     except MemoryError:
         raise
     except Exception as bad:
@@ -253,7 +255,7 @@ def planned(query: str, context: SessionContext) -> DataFrame:
 def meant(context: SessionContext, result: DataFrame) -> DataFrame:
     """Return the frame with the meaning of SQL. Raise `InvalidQuery` if its plan cannot be rebuilt
     and has parts that may mean something else, or if it is too deep."""
-    _check_depth(result)
+    check_depth(result)
     try:
         return as_sql_means(context, result)
     except CannotRebuild as bad:
@@ -271,7 +273,7 @@ def meant(context: SessionContext, result: DataFrame) -> DataFrame:
         raise InvalidQuery(TOO_DEEP.format(DEEPEST_PLAN)) from None
 
 
-def _check_depth(result: DataFrame) -> None:
+def check_depth(result: DataFrame) -> None:
     """Raise `InvalidQuery` for a plan that is too deep to be written down."""
     parts = [result.logical_plan()]
     for _ in range(DEEPEST_PLAN):
