@@ -153,11 +153,11 @@ def test_values_that_are_no_arrow_are_refused_by_the_process_of_the_query(servic
         client.do_get(ticket, login).read_all()
 
 
-def test_over_http_a_query_says_what_takes_values(service):
+def test_over_http_a_query_has_no_parameters(service):
     with service.http() as client:
         told = client.post("/query", json={"query": f"{ALL} where city = ?"})
     assert told.status_code == 400
-    assert "prepare the query by Flight SQL" in told.json()["detail"]
+    assert "write the value where `?` or `$1` is" in told.json()["detail"]
 
 
 def test_values_are_limited_as_the_text_of_a_query_is(service, cursor):

@@ -121,16 +121,16 @@ def bound(
     context: SessionContext, text: str, stream: bytes | None, *, runs: bool
 ) -> tuple[DataFrame, pa.Schema]:
     """Plan a query with the values that `stream` has, and return its parameters as columns. A query
-    that does not run needs none. Raises `InvalidQuery`."""
+    that does not run needs none; without a stream a query has no parameters. Raises
+    `InvalidQuery`."""
+    if stream is None:
+        return planned(text, context), pa.schema([])
     text, count = numbered(text)
     if not count:
         return planned(text, context), pa.schema([])
-    if stream is None or (runs and not stream):
-        raise InvalidQuery(
-            "the values of its parameters are missing: prepare the query by Flight SQL and bind "
-            "them, or write them where `?` or `$1` stand"
-        )
     if stream:
         return planned(text, context, values_of(stream, count)), pa.schema([])
+    if runs:
+        raise InvalidQuery("the values of its parameters are missing: bind them to the statement")
     types = types_of(context, text, count)
     return planned(text, context, nulls(types)), as_schema(types)
