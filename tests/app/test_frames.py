@@ -1,10 +1,19 @@
-"""Frames of pandas have every whole number as it is stored."""
+"""Frames of pandas have every whole number as it is stored, and frames and dictionaries become
+tables with every value that they have."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pytest
+from refusals import refusing
 
 from odf_node.public.dataset import frame_of
+from odf_node.public.publish import table_of
 
 BIG = 2**53 + 1
 
@@ -35,3 +44,69 @@ def test_columns_of_one_name_keep_their_places() -> None:
     frame = frame_of(table)
     assert frame.iloc[0, 0] == 1
     assert frame.iloc[1, 1] == BIG
+
+
+NESTED = {
+    "list": pa.array([[BIG, None], [1], None]),
+    "struct": pa.array([{"x": BIG, "y": None}, {"x": None, "y": 1}, None]),
+    "deep": pa.array([[{"x": [BIG, None]}], [], None]),
+    "lists": pa.array([[[BIG, None], []], [None], None]),
+    "fixed": pa.array([[BIG, None], [1, 2], None], pa.list_(pa.int64(), 2)),
+    "map": pa.array([[("a", BIG), ("b", None)], [], None], pa.map_(pa.string(), pa.int64())),
+    "bytes": pa.array([[1, None], None, []], pa.list_(pa.uint8())),
+}
+
+
+def plain(value: Any) -> Any:
+    """The cell with lists of Python in place of arrays."""
+    if isinstance(value, np.ndarray | list):
+        return [plain(each) for each in value]
+    return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_whole_numbers_in_nested_values_are_not_rounded_beside_nulls(name: str) -> None:
+    frame = frame_of(pa.table({name: NESTED[name]}))
+    assert list(map(plain, frame[name])) == NESTED[name].to_pylist()
+    back = pa.array(frame[name], NESTED[name].type, from_pandas=True)
+    assert back.to_pylist() == NESTED[name].to_pylist()
+
+
+def test_nested_values_without_nulls_are_arrays_as_pandas_has_them() -> None:
+    [cell] = frame_of(pa.table({"n": [[BIG, 1]]}))["n"]
+    assert cell.dtype == "int64"
+
+
+AWARE = datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=5)))
+
+
+def test_dictionaries_have_the_columns_of_all_of_them() -> None:
+    table = table_of([{"b": 1}, {"a": "x", "b": None}, {}, {"c": [1, 2]}])
+    assert table.to_pydict() == {
+        "b": [1, None, None, None],
+        "a": [None, "x", None, None],
+        "c": [None, None, None, [1, 2]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ([{"a": 1}, 5], "value 2 is a int, not a dictionary"),
+        ([{"a": 1}, None], "value 2 is a NoneType"),
+        ([{"a": 1, "o": 2**70}], "column 'o' has the whole number .* decimal.Decimal"),
+        ([{"o": [{"x": -(2**64)}]}], "column 'o' has the whole number"),
+        ([{"t": AWARE}, {"t": datetime(2026, 1, 1)}], "column 't' has times with and without a"),
+        (pd.DataFrame({"t": [AWARE, datetime(2026, 1, 1)]}), "column 't' has times with and"),
+        (pd.DataFrame({"o": [2**70, 1]}), "column 'o' has the whole number"),
+        ([{1: "a", "1": "b"}], "two columns have the same name"),
+    ],
+)  # fmt: skip
+def test_values_that_arrow_would_change_or_drop_are_refused_with_their_column(data, why):
+    with refusing("NotATable", match=why):
+        table_of(data)
+
+
+def test_missing_times_are_no_times_without_a_zone() -> None:
+    frame = pd.DataFrame({"t": pd.Series([AWARE, pd.NaT, None], dtype=object)})
+    assert table_of(frame)["t"].null_count == 2

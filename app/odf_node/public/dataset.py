@@ -493,8 +493,9 @@ def verify(
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
-    """Return a table as a frame. Whole numbers with nulls are nullable integers such as `Int64`:
-    by themselves they would become floats, which round numbers above 2^53."""
+    """Return a table as a frame. Whole numbers with nulls are nullable integers such as `Int64`,
+    and those in lists and structs are integers beside `None`: by themselves they would become
+    floats, which round numbers above 2^53."""
     import pandas as pd
     import pyarrow as pa
 
@@ -504,4 +505,34 @@ def frame_of(table: pa.Table) -> pd.DataFrame:
             word = "Int" if pa.types.is_signed_integer(column.type) else "UInt"
             kind = pd.api.types.pandas_dtype(f"{word}{column.type.bit_width}")
             frame.isetitem(at, column.to_pandas(types_mapper=lambda _, kind=kind: kind))
+        elif pa.types.is_nested(column.type) and any(map(_loses_integers, column.chunks)):
+            cells = pd.Series(map(_as_cell, column.to_pylist()), dtype=object)
+            frame.isetitem(at, cells.set_axis(frame.index))
     return frame
+
+
+def _loses_integers(values: pa.Array) -> bool:
+    """Whether whole numbers stand beside nulls in nested values."""
+    import pyarrow as pa
+
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return any(_loses_integers(values.field(at)) for at in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _loses_integers(values.keys) or _loses_integers(values.items)
+    if pa.types.is_nested(kind):
+        return _loses_integers(values.values)
+    return bool(pa.types.is_integer(kind)) and values.null_count > 0
+
+
+def _as_cell(value: Any) -> Any:
+    """Return a nested value as pandas has it: arrays for lists, dictionaries for structs."""
+    import numpy as np
+
+    if isinstance(value, dict):
+        return {name: _as_cell(inner) for name, inner in value.items()}
+    if isinstance(value, list) and not (value and isinstance(value[0], tuple)):  # no map
+        cell = np.empty(len(value), dtype=object)
+        cell[:] = [_as_cell(inner) for inner in value]
+        return cell
+    return value

@@ -12,9 +12,10 @@ import io
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -244,15 +245,65 @@ def table_of(data: Any) -> pa.Table:
 
     try:
         if type(data).__module__.partition(".")[0] == "pandas":
+            for name, column in data.items():
+                if column.dtype == object:
+                    _check_values(name, column)
             named = any(name is not None for name in data.index.names)
             return pa.Table.from_pandas(data, preserve_index=named).replace_schema_metadata(None)
         if isinstance(data, list):
-            return pa.Table.from_pylist(data)
+            return _of_records(data)
         return pa.table(data)
-    except (pa.ArrowException, TypeError, ValueError, AttributeError) as broken:
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as broken:
         raise BadInput(
             "NotATable", f"a {type(data).__name__} cannot be read as a table: {str(broken)[:200]}"
         ) from broken
+
+
+def _of_records(records: list[Any]) -> pa.Table:
+    """Return a row for each dictionary, with the columns of all of them, which Arrow takes from the
+    first one alone. Raises `TypeError`, `ValueError`, and errors of Arrow."""
+    import pyarrow as pa
+
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict):
+            raise TypeError(f"value {number} is a {type(record).__name__}, not a dictionary")
+    names = list(dict.fromkeys(name for record in records for name in record))
+    columns = {}
+    for name in names:
+        columns[str(name)] = values = [record.get(name) for record in records]
+        _check_values(name, values)
+    if len(columns) < len(names):
+        raise ValueError("two columns have the same name as a text")
+    return pa.table(columns)
+
+
+_INT64 = range(-(2**63), 2**64)
+
+
+def _check_values(name: object, values: Iterable[Any]) -> None:
+    """Raise `ValueError` for values of Python that Arrow would take for others, or not at all."""
+    zones = set()
+    for value in _flat(values):
+        if isinstance(value, datetime) and value == value:  # NaT is a datetime without a zone
+            zones.add(value.tzinfo is None)
+        elif type(value) is int and value not in _INT64:
+            raise ValueError(
+                f"column {name!r} has the whole number {str(value)[:50]}, which has more than 64 "
+                "bits: make the column one of decimal.Decimal, or of texts"
+            )
+    if len(zones) > 1:
+        raise ValueError(f"column {name!r} has times with and without a zone: give all of them one")
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values, and those in lists and dictionaries."""
+    for value in values:
+        if isinstance(value, dict):
+            yield from _flat(value.values())
+        elif isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
 
 
 def _of_index(data: Any) -> tuple[str, ...]:
