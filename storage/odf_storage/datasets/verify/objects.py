@@ -221,7 +221,10 @@ def _weigh(physical: list[Difference], rows: list[Difference]) -> list[Differenc
         return rows
     if rows:  # it is uncertain whether the rows are right, so report the other bytes too
         return [*physical, *rows]
-    message = physical[0].message + ", but its rows are the declared ones: it was encoded anew"
+    message = (
+        f"{physical[0].message}, but its rows are the declared ones: it was encoded anew. Readers "
+        "and peers take only the bytes of the hash, so pull the object or compute it again"
+    )
     return [Difference(reason=physical[0].reason, message=message, certain=False), *remarks]
 
 
