@@ -22,6 +22,15 @@ WRONG = [
     pytest.param("select city, from cit", 'did you mean "city"?', 1, 19, id="after a comma"),
     pytest.param("select lenth(city) from city", "Invalid function 'lenth'", 1, 8, id="a function"),
     pytest.param("select city from city where  ", "found: EOF", 1, 28, id="the end"),
+    pytest.param("selec city from city", "did you mean SELECT?", 1, 1, id="no SELECT"),
+    pytest.param("select * frm city", "`frm`: did you mean FROM?", 1, 10, id="a keyword"),
+    pytest.param(
+        "select * from city wher population > 1",
+        "`wher`: did you mean WHERE?",
+        1,
+        25,
+        id="a keyword before the place",
+    ),
     pytest.param("select ???", "found: ? at Line: 1, Column: 9", 1, 9, id="a sign"),
 ]
 

@@ -253,6 +253,13 @@ def test_schedules_go_on_after_a_clock_two_hours_ahead_is_set_back(tmp_path):
         assert set_back_schedules(service.node.scheduling) == 0
 
 
+def test_a_dataset_that_has_nothing_to_poll_gets_no_schedule(client):
+    refused = client.post("/other/schedules", json={"everySeconds": 600})
+    assert refused.status_code == 400
+    assert "no source that the node could poll" in refused.json()["detail"]
+    assert client.get("/other/schedules").json() == {"schedules": []}
+
+
 @pytest.mark.parametrize(
     "body", ["", "[]", '{"cron": 5}', '{"cron": "nonsense"}', '{"surprise": 1}', "{}"]
 )

@@ -51,7 +51,15 @@ from odf_storage.datasets.query.messages import (
 from ..confine import Rules, confine, program_reads
 from ..engines.datafusion import process as engine
 from ..engines.datafusion.plan import check_words, forget_functions, judge
-from ..engines.port.port import ONLY_QUERIES, InvalidQuery, Where, line_and_column, located, told
+from ..engines.port.port import (
+    ONLY_QUERIES,
+    InvalidQuery,
+    Where,
+    line_and_column,
+    located,
+    misspelt_keyword,
+    told,
+)
 from ..engines.port.query_size import QuerySize, check_size, columns_of
 from . import tables as encode
 from .conditions import OpenIndex, needed
@@ -237,7 +245,9 @@ def refusal(query: str, message: str, columns: Sequence[str] = ()) -> QueryEnd:
         return QueryEnd(why=Why.QUERY, message=said)
     line, column = where
     place = "" if told(said) else f" (line {line}, column {column})"
-    return QueryEnd(why=Why.QUERY, message=said + place, line=line, column=column)
+    near = misspelt_keyword(query, line, column) if _PARSER.match(message) else None
+    hint = "" if near is None else f"; {near}"
+    return QueryEnd(why=Why.QUERY, message=said + place + hint, line=line, column=column)
 
 
 def reason(message: str, columns: Sequence[str] = ()) -> str:

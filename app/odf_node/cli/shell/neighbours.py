@@ -43,6 +43,8 @@ def _nearest(url: str, token: str | None, http: httpx.Client) -> list[str]:
             names = [one_line(str(one.get("alias"))) for one in listed]
         except NodeError:  # no node here: the alias has two parts, or no server responds
             continue
+        if alias in names:  # the dataset is there: what is absent is something of it
+            return []
         return difflib.get_close_matches(alias, names, n=SHOWN)
     return []
 

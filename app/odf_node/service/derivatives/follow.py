@@ -116,12 +116,13 @@ def upstream_levels(
         found = stores.registry.find(DatasetRef(id=one))
         if found is None or Action.WRITE not in access.grants(actor, found):
             continue
-        if found.id != entry.id and _has_something_to_do(stores, found):
+        if found.id != entry.id and has_something_to_do(stores, found):
             levels.setdefault(depth, []).append(found)
     return [levels[depth] for depth in sorted(levels, reverse=True)]
 
 
-def _has_something_to_do(stores: Stores, entry: DatasetEntry) -> bool:
+def has_something_to_do(stores: Stores, entry: DatasetEntry) -> bool:
+    """Return whether a refresh of the dataset polls, pulls or computes anything."""
     if entry.kind is DatasetKind.Derivative or stores.mirrors.find(entry.id) is not None:
         return True
     return stores.dataset(DatasetRef(id=entry.id)).state().polling_source is not None

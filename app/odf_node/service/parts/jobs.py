@@ -7,7 +7,7 @@ Parts that create, define and change datasets.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from odf_storage.datasets.query.tables import QueryResults
@@ -27,6 +27,7 @@ from ..datasets.trial import (
 )
 from ..definitions.authors import Defining
 from ..definitions.variables import NodeVariables
+from ..derivatives.follow import has_something_to_do
 from ..flight.door import FlightDoor
 from ..history.rewrite import Rewriting
 from ..history.verify import Verifying
@@ -180,6 +181,7 @@ class JobParts(QueryParts):
             registry=self.stores.registry,
             mirrors=self.stores.mirrors,
             everything_is_read=self.access.everything_is_read,
+            refreshes=partial(has_something_to_do, self.stores),
             clock=self.clock,
             random=self.random,
         )

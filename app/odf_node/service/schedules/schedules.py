@@ -10,7 +10,7 @@ once. Expressions whose minute or hour begins with `*` follow the time that pass
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -153,6 +153,8 @@ class Scheduling:
     mirrors: MirrorReads
     everything_is_read: bool
     """Whether derivatives may read all datasets of the node."""
+    refreshes: Callable[[DatasetEntry], bool]
+    """Whether a refresh of the dataset has something to do."""
     clock: Clock
     random: Random
 
@@ -160,7 +162,13 @@ class Scheduling:
 def add_schedule(
     scheduling: Scheduling, actor: Actor, entry: DatasetEntry, body: ScheduleBody
 ) -> Schedule:
-    """Add a schedule. Raises `InvalidSchedule`, `TooManySchedules`."""
+    """Add a schedule. Raises `InvalidSchedule`, `NothingToRefresh`, `TooManySchedules`."""
+    if not scheduling.refreshes(entry):
+        raise BadInput(
+            "NothingToRefresh",
+            "this dataset has no source that the node could poll: its rows are posted; add a "
+            "polling source first, or have what posts the rows run on a schedule",
+        )
     if len(scheduling.schedules.of_dataset(entry.id)) >= MAX_SCHEDULES:
         raise LimitExceeded(
             "TooManySchedules", f"a dataset may have {MAX_SCHEDULES} schedules", limit=MAX_SCHEDULES

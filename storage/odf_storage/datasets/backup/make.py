@@ -277,7 +277,7 @@ class _Backup:
                 held.append(draft.held)
                 continue
             one = next(found)
-            self._report.changed += 1
+            self._report.changed += draft.held.head is not None  # else files of an account
             self._report.objects += one.objects
             self._report.bytes_read += one.bytes_read
             if one.missing and self._is_gone(draft.held):

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
 from odf_protocol.errors import BadInput
@@ -237,9 +238,44 @@ def steps_of(transform: Transform) -> Sequence[SqlQueryStep]:
 def check_begins_as_query(text: str) -> None:
     """Raise `InvalidQuery` unless the first word is SELECT or WITH."""
     before = _BEFORE_FIRST_WORD.match(text)
-    first = text[before.end() if before else 0 :][:6].upper()
-    if not first.startswith(("SELECT", "WITH")):
-        raise InvalidQuery(ONLY_QUERIES)
+    rest = text[before.end() if before else 0 :]
+    if rest[:6].upper().startswith(("SELECT", "WITH")):
+        return
+    word = _WORD.match(rest)
+    near = get_close_matches(word[0].upper(), _FIRST, n=1) if word else []
+    raise InvalidQuery(
+        f"{ONLY_QUERIES}, and `{word[0]}` is not the beginning of one; did you mean {near[0]}?"
+        if word and near
+        else ONLY_QUERIES
+    )
+
+
+_WORD = re.compile(r"[A-Za-z_]{1,30}")
+_FIRST = ("SELECT", "WITH")
+_KEYWORDS = frozenset(
+    {"AND", "AS", "BETWEEN", "BY", "CASE", "CROSS", "DISTINCT", "ELSE", "END", "EXCEPT", "FROM"}
+    | {"FULL", "GROUP", "HAVING", "INNER", "INTERSECT", "JOIN", "LEFT", "LIKE", "LIMIT", "NOT"}
+    | {"NULL", "OFFSET", "ON", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "RIGHT", "SELECT"}
+    | {"THEN", "UNION", "USING", "VALUES", "WHEN", "WHERE", "WITH"}
+)
+_LAST_WORD = re.compile(r"([A-Za-z_]{1,30})\s*\Z")
+_NEAR = 0.7
+"""How similar a word is to the keyword that it is taken for, of 1."""
+
+
+def misspelt_keyword(query: str, line: int, column: int) -> str | None:
+    """Return "`word`: did you mean KEYWORD?" if a parser that stopped at this place did so at, or
+    behind, a word that is nearly a keyword."""
+    lines = query.split("\n")
+    if line > len(lines):
+        return None
+    here = _WORD.match(lines[line - 1], column - 1)
+    before = _LAST_WORD.search("\n".join([*lines[: line - 1], lines[line - 1][: column - 1]]))
+    for word in [found[0].strip() for found in (here, before) if found]:
+        near = get_close_matches(word.upper(), sorted(_KEYWORDS), n=1, cutoff=_NEAR)
+        if near and word.upper() not in _KEYWORDS:
+            return f"`{word}`: did you mean {near[0]}?"
+    return None
 
 
 Where = tuple[int, int]
