@@ -283,6 +283,13 @@ def test_a_folder_without_dataset_cannot_be_pushed(place, tmp_path):
         place.push(FolderDataset(tmp_path / "nothing"))
 
 
+def test_a_push_with_an_account_where_there_is_one_tenant_says_what_to_write(single, ours):
+    place = Place(single)
+    place.path = "/anna" + place.path
+    with pytest.raises(DatasetMissing, match=f"no account: write odf.*{place.path[5:]}$"):
+        place.push(ours)
+
+
 def test_a_push_without_token_is_unauthenticated(place, ours):
     with pytest.raises(Unauthenticated):
         place.push(ours, token=None)

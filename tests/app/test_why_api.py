@@ -279,6 +279,7 @@ def test_the_command_prints_a_tree_down_to_the_root(made: Made) -> None:
     assert last in lines
     missing = CliRunner().invoke(main, ["why", url, "99", "--token", token])
     assert missing.exit_code == 3
+    assert "did you mean" not in missing.stderr  # of a dataset that is there
 
 
 def test_python_asks_the_same_question(made: Made) -> None:

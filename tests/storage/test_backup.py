@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from backends import BACKENDS, credentials, fresh_place
+from chain_maker import some_id
 from refusals import refusing
 from small_disk import fill, small_disk
 from tests.storage.conftest import new_database
@@ -38,9 +39,11 @@ from odf_storage.stores.ports.values import (
     Account,
     AccountId,
     JobSpec,
+    ObjectKey,
     ObjectKind,
     Role,
     StoredPassword,
+    UploadedFile,
 )
 from odf_storage.stores.registers.accounts.sealing import open_keys
 
@@ -153,6 +156,24 @@ def test_a_next_backup_after_a_change_of_a_hundredth_reads_at_most_three_hundred
     assert second.bytes_read <= 0.03 * first.bytes_read
     third = made(node, place_of(tmp_path / "backups"))
     assert (third.objects, third.blocks, third.changed) == (0, 0, 0)
+
+
+def test_files_that_accounts_uploaded_count_as_no_changed_dataset(
+    node: Stores, tmp_path: Path
+) -> None:
+    grown(node, "kamu/foo", slices=1)
+    account = AccountId(str(some_id("an account")))
+    node.accounts.put_account(Account(account, "alice"))
+    upload = Multihash.of(b"a,b")
+    node.objects.put(ObjectKey(some_id("an account"), ObjectKind.UPLOAD, upload), [b"a,b"])
+    node.files.put(
+        UploadedFile(
+            id="1", account=account, file_name="a", content_type=None, created_at=system_clock()
+        )
+    )
+    node.files.arrived("1", upload, 3)
+    report = made(node, place_of(tmp_path / "backups"))
+    assert (report.datasets, report.changed, report.objects) == (1, 1, 2)
 
 
 def test_each_kept_backup_restores_its_own_moment(node: Stores, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.metadata.events import DatasetSnapshot
 from odf_storage.stores.ports.values import Visibility
 
-from ..nodes.http import TransferFailed, open_http
+from ..nodes.http import DatasetMissing, TransferFailed, open_http
 from ..nodes.limits import LIMITS, ClientLimits
 from ..nodes.node_api import NodeApi, NothingThere
 from ..nodes.remotes import Location, Transfer
@@ -140,16 +140,48 @@ def push(
         if not create:
             mirror.head()
         return pull_simple(folder, mirror, force=force, limits=limits, progress=progress)
-    return push_smart(
-        folder,
-        target,
-        token=token,
-        force=force,
-        visibility=visibility,
-        create=create,
-        limits=limits,
-        progress=progress,
-    )
+    try:
+        return push_smart(
+            folder,
+            target,
+            token=token,
+            force=force,
+            visibility=visibility,
+            create=create,
+            limits=limits,
+            progress=progress,
+        )
+    except DatasetMissing as missing:
+        is_remote = missing.facts.get("at") == str(target)
+        if is_remote and (why := _of_other_tenancy(target.base, token, limits)):
+            raise DatasetMissing(f"{missing.message}: {why}", **missing.facts) from None
+        raise
+
+
+def _of_other_tenancy(base: str, token: str | None, limits: ClientLimits) -> str | None:
+    """Return what is wrong with the path of an address if its node has one tenant, and the path an
+    account, or the other way round."""
+    for parts, is_multi in ((2, False), (1, True)):
+        node, *path = base.rstrip("/").rsplit("/", parts)
+        if node.endswith("/"):  # that was the host
+            continue
+        try:
+            with open_http(limits) as http:
+                info = NodeApi(node + "/", token, http=http, limits=limits).look("info")
+        except NodeError:  # no node is there
+            continue
+        if info.get("isMultiTenant") is not is_multi:
+            continue
+        if is_multi:
+            return (
+                f"the node {node} has several accounts, so write whose the dataset is to be: "
+                f"odf+{node}/ACCOUNT/{path[0]}"
+            )
+        return (
+            f"the node {node} has a single tenant, so names there have no account: "
+            f"write odf+{node}/{path[1]}"
+        )
+    return None
 
 
 Create = Callable[[bytes], dict[str, Any]]
