@@ -17,6 +17,7 @@ from refusals import refusing
 from odf_node.proposal.options import OPTIONS, chosen, in_form, in_python
 from odf_node.proposal.proposal import Proposal, propose
 from odf_node.proposal.sample import SampleFormat, sample_of
+from odf_node.proposal.wire import to_manifest
 from odf_protocol.instant import Instant
 from odf_workers.stages.preview import preview
 
@@ -488,3 +489,21 @@ def test_a_value_with_a_sign_of_its_own_is_no_unit_and_no_sum(value: str) -> Non
         assert not proposal.questions
         assert (proposal.looked_at, kinds(proposal)["v"]) == (4, "String")
         assert any(note.startswith("v: numbers") for note in proposal.notes)
+
+
+def test_rows_of_separators_are_told() -> None:
+    notes = proposed("id,x\n,\n1,2\n,\n2,3\n").notes
+    assert "rows without any value: 2, the first on line 2, ','" in notes
+
+
+def test_a_zero_byte_at_the_beginning_of_a_text_is_named_with_its_line() -> None:
+    with refusing("NotUtf8", match=r"line 2 of file\.csv has a zero byte"):
+        proposed(b"id,name\n1,a\0b\n2,another\n")
+    with refusing("NotUtf8", match="as UTF-16 has"):
+        proposed("id,x\n1,2\n".encode("utf-16-le"))
+
+
+def test_the_command_in_a_manifest_can_be_typed() -> None:
+    assert "odf-node ingest 'my cities.csv' URL/" in to_manifest(
+        proposed("id,x\n1,2\n", "my cities.csv"), "my cities.csv"
+    )

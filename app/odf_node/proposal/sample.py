@@ -37,6 +37,8 @@ OPEN_DOCUMENT = b"application/vnd.oasis.opendocument.spreadsheet"
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 RECORD_SEPARATOR = b"\x1e"
 """The first byte of JSON text sequences, and of each of their records."""
+RARE = 10
+"""A text of UTF-16 has more zero bytes than one in as many."""
 SAMPLE_BYTES = 4 << 20
 """Default number of unpacked bytes that are examined."""
 
@@ -109,7 +111,15 @@ class Sample:
         """Return the data as UTF-8, given in the encoding, or in the one that its byte order mark
         tells. A character that the end of the sample cuts is left out. Raises `NotUtf8`."""
         codec = self._codec(encoding)
-        if codec == UTF8 and b"\0" in self.data[:PIECE_BYTES]:
+        zeros = self.data[:PIECE_BYTES].count(b"\0") if codec == UTF8 else 0
+        if 0 < zeros * RARE <= len(self.data[:PIECE_BYTES]):
+            line = self.data.count(b"\n", 0, self.data.find(b"\0")) + 1
+            raise BadInput(
+                "NotUtf8",
+                f"line {line} of {self.name} has a zero byte, which no text has; take it out",
+                line=line,
+            )
+        if zeros:
             raise BadInput(
                 "NotUtf8",
                 f"{self.name} has zero bytes, as UTF-16 has; --encoding names the encoding, "

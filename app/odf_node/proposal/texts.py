@@ -393,9 +393,11 @@ def _of_databases(body: _Body, form: TimeForm) -> list[str]:
 
 
 def _of_signs(body: _Body) -> list[str]:
-    """Return remarks on signs that nobody sees: marks of the byte order of files that were put
-    together, and zero bytes."""
+    """Return remarks on what nobody sees: rows of separators, marks of the byte order of files that
+    were put together, and zero bytes."""
     names, notes = _bare(body.lines[0]), []
+    empty = [line for line in body.lines if body.width > 1 and not any(map(str.strip, line.fields))]
+    notes += [f"rows without any value: {len(empty)}, the first on {empty[0]}"] if empty else []
     for sign, what in ((MARK, "a mark of the byte order"), ("\0", "a zero byte")):
         inside = (line for line in body.lines[1:] if any(sign in cell for cell in line.fields))
         if line := next((line for line in inside if _bare(line) != names), None):

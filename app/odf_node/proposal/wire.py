@@ -5,6 +5,7 @@ Convert a proposal to a manifest: YAML with comments, which reads back as the sa
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import msgspec
@@ -81,7 +82,7 @@ def _column(one: ProposedColumn) -> dict[str, Any]:
 _ABOUT = """\
 # A dataset for {file}. Correct what is wrong, then:
 #   odf-node dataset create {name}.yaml --node URL
-#   odf-node ingest {file} URL/{name}
+#   odf-node ingest {typed} URL/{name}
 """
 _REMARKS = {
     "sourceName: default": "the source that posts go to if they name none",
@@ -95,7 +96,8 @@ _REMARKS = {
 
 def to_manifest(proposal: Proposal, file_name: str) -> str:
     """Return the manifest of the dataset, with observations in the sample as comments."""
-    about = _ABOUT.format(file=one_line(file_name), name=one_line(proposal.name))
+    file = one_line(file_name)
+    about = _ABOUT.format(file=file, typed=shlex.quote(file), name=one_line(proposal.name))
     notes = [f"# - {one_line(text)}\n" for text in (*proposal.questions, *proposal.notes)]
     seen = {one.name: _seen(one.note, one.values) for one in proposal.columns}
     lines, has_ended = [], False

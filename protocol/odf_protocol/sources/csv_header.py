@@ -295,6 +295,11 @@ BYTE_ORDER_MARKS = (
 """First bytes that tell the encoding; the mark of UTF-32 begins with that of UTF-16."""
 _PARTS = re.compile(r"(?:iso)?8859(\d{1,2})")
 _PAGE = re.compile(r"(?:windows|ansi|oem|cp|ibm|win)?(\d{3,5})")
+_SINGLE_BYTE_PAGES = frozenset(
+    name.removeprefix("cp")
+    for name in _KNOWN
+    if name.startswith("cp") and name not in ("cp932", "cp949", "cp950")
+)
 _PAGES = {"65001": UTF8, "28591": "iso8859-1", "20127": "ascii", "936": "gbk", "54936": "gb18030"}
 """Code pages of Windows that Python calls otherwise."""
 
@@ -307,6 +312,12 @@ def encoding_of(name: str) -> str | None:
     if page := _PAGE.fullmatch(plain):
         return _codec(_PAGES.get(page[1], f"cp{page[1]}"))
     return _codec(plain) or _codec(name.strip().lower())
+
+
+def is_of_single_bytes(codec: str) -> bool:
+    """Whether a codec has a byte for each character, so that any bytes are texts of it."""
+    page = codec.removeprefix("cp")
+    return codec.startswith(("iso8859-", "koi8-", "mac-")) or page in _SINGLE_BYTE_PAGES
 
 
 def marked_encoding(begin: bytes) -> str | None:

@@ -353,3 +353,13 @@ def test_every_option_is_a_field_of_what_readers_get_and_is_described() -> None:
     defaults = options_of(step_of("Csv", TEXT, {}))
     assert all(hasattr(defaults, option.name) for option in OPTIONS if option.of_sources)
     assert len({option.key for option in OPTIONS}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize("encoding", ["windows-1252", "iso-8859-1", "cp850", "koi8-r", "mac-roman"])
+def test_utf8_that_is_read_as_the_declared_encoding_is_told(tmp_path: Path, encoding: str) -> None:
+    step = step_of("Csv", [field("a", "String")], {}, encoding=encoding)
+    for text, said in (("a\nKöln\n", 1), ("a\nKoeln\n", 0), (b"a\nK\xe9ln\n", 0)):
+        frame = frame_of(tmp_path, text, step)
+        assert frame.table().num_rows == 1
+        assert len(frame.warnings) == said
+        assert not said or "UTF-8, as those of 'ö' are" in frame.warnings[0]

@@ -36,6 +36,7 @@ from odf_protocol.metadata.sources import (
 from odf_protocol.sources.csv_header import (
     UTF8,
     HeaderMismatch,
+    is_of_single_bytes,
     marked_encoding,
     match,
     names_columns,
@@ -106,13 +107,18 @@ def plain_text(content: Content, step: ReadStep, target: Path, limits: Limits) -
     if is_plain(content, step):
         return Plain(content, step)
     target.parent.mkdir(parents=True, exist_ok=True)
-    text: Iterable[str] = _decoded(content, _encoding(content, step))
-    told: list[str] = []
+    encoding, told = _encoding(content, step), list[str]()
+    text: Iterable[str] = _decoded(content, encoding)
     if isinstance(step, ReadStepCsv):
         left = LeftOut(step, options_of(step))
         text, told = left.lines(_lines(text, limits)), left.told
     with target.open("w", encoding=UTF8, newline="") as out:
         out.writelines(text)
+    if is_of_single_bytes(encoding) and (shown := _utf8_character(content)) is not None:
+        told.append(
+            f"all bytes of the file are UTF-8, as those of {shown!r} are, and the source declares "
+            f"{encoding}, by which it is read: {shown.encode().decode(encoding, 'replace')!r}"
+        )
     return Plain(target, done_with(step), tuple(told))
 
 
@@ -156,6 +162,24 @@ def _decoded(content: Content, encoding: str) -> Iterator[str]:
             yield text
             if not raw:
                 return
+
+
+def _utf8_character(content: Content) -> str | None:
+    """Return the first character outside of ASCII of a file that is UTF-8; None for others."""
+    decoder, found = codecs.getincrementaldecoder(UTF8)(), None
+    with opened(content) as stream:
+        while raw := stream.read(CHUNK_BYTES):
+            try:
+                text = decoder.decode(raw)
+            except UnicodeDecodeError:
+                return None
+            if found is None and not text.isascii():
+                found = next(sign for sign in text if not sign.isascii())
+    try:
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return None
+    return found
 
 
 def _lines(text: Iterable[str], limits: Limits) -> Iterator[str]:
