@@ -507,3 +507,24 @@ def test_the_command_in_a_manifest_can_be_typed() -> None:
     assert "odf-node ingest 'my cities.csv' URL/" in to_manifest(
         proposed("id,x\n1,2\n", "my cities.csv"), "my cities.csv"
     )
+
+
+@pytest.mark.parametrize("sign", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("name", ["a.tsv", "a.tab", "a.csv", "a.txt"])
+def test_the_ending_of_a_name_decides_no_separator_that_the_file_does_not_have(
+    name: str, sign: str
+) -> None:
+    proposal = proposed(f"id{sign}x\n1{sign}2\n3{sign}4\n", name)
+    assert kinds(proposal) == {"id": "Int64", "x": "Int64"}
+
+
+def test_a_tab_in_a_file_that_is_called_tsv_separates_its_fields() -> None:
+    assert kinds(proposed("id\tx,y,z\n1\ta,b,c\n2\tb,c,d\n", "a.tsv")).keys() == {"id", "x,y,z"}
+
+
+def test_times_of_json_beside_words_for_a_zone_are_told() -> None:
+    lines = '{"t":"2025-07-01 10:00 CEST","v":-999}\n{"t":"2025-07-01 11:00","v":1}\n'
+    proposal = proposed(lines, "a.ndjson")
+    assert kinds(proposal)["t"] == "String"
+    assert any("words for a zone" in note for note in proposal.notes)
+    assert not any("-999" in note for note in proposal.notes)  # --null is about texts

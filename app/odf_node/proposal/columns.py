@@ -46,6 +46,7 @@ from .values import (
     keeps,
     null_words,
     number_for_nothing,
+    on_zones,
     signs_of,
 )
 
@@ -334,7 +335,7 @@ def _notes_on_words(
             shown = ", ".join(map(repr, sorted(words)))
             notes.append(f"{one.name}: {shown} stands for no value")
         elif one.kind in ("Int64", "Float64"):
-            odd = number_for_nothing(map(str, given[one.name]))
+            odd = number_for_nothing(text for text in given[one.name] if type(text) is str)
             way = "" if odd is None else advice("null", odd)
             notes += (
                 [f"{one.name}: {odd} may stand for no value ({way} makes it none)"] if odd else []
@@ -371,7 +372,9 @@ def _guess(name: str, values: Sequence[Any], refused: str | None, signs: Signs |
             return Guess("String", note=f"{refused}, so text")
         found = guess(name, values, signs or PLAIN)
         is_typed = signs is not None or found.type in TEMPORAL
-        return found if is_typed or not values else Guess("String")
+        if is_typed or not values:
+            return found
+        return Guess("String", note=on_zones(list(dict.fromkeys(values))))
     if refused is not None:
         return Guess(JSON_TEXT, note=f"{refused}, so JSON as text")
     if kinds == {bool}:

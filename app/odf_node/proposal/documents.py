@@ -155,9 +155,10 @@ def _path(sample: Sample, choices: Choices) -> str | None:
         )
     paths = list(_lists(document, (), MAX_PATH_DEPTH, dict))
     if rows := next(_lists(document, (), MAX_PATH_DEPTH, list), None):
+        others = f" (--path takes other lists: {', '.join(paths)})" if paths else ""
         raise NoRecords(
             f"{sample.name} has rows that are lists, at {rows!r}, and records are objects: ask its "
-            f"source for another form, such as CSV (--path takes other lists: {', '.join(paths)})"
+            f"source for another form, such as CSV{others}"
         )
     if len(paths) == 1:
         return paths[0]

@@ -239,7 +239,7 @@ def _is_single_quoted(data: bytes) -> bool:
 def _separator(sample: Sample, data: bytes, form: TimeForm, skip: int) -> str:
     """Return the separator that splits most of the first records into equally many fields, as many
     as possible."""
-    if sample.name.lower().endswith((".tsv", ".tab")):
+    if sample.name.lower().endswith((".tsv", ".tab")) and b"\t" in data:
         return "\t"
     best, most = ",", (0.0, 1, 0.0)
     for separator in SEPARATORS:

@@ -249,11 +249,8 @@ def _remark(texts: Sequence[str]) -> str:
         return f"numbers beside the word {word!r}, so text ({way} makes it no value)"
     if all(map(_READABLE.fullmatch, texts)):
         return "numbers with a plus sign, or infinity in words, so text (--type)"
-    if word := _zone_word(texts):
-        return (
-            f"times beside words for a zone such as {word!r}, of which some mean two offsets, so "
-            "text"
-        )
+    if zoned := on_zones(texts):
+        return zoned
     for what, pattern in (("numbers", _FLOAT), ("dates", _DATE), ("times", _TIME)):
         others = [text for text in texts if not pattern.fullmatch(text)]
         if others and 2 * len(others) <= len(texts) and not _is_signed(texts):
@@ -268,6 +265,13 @@ def _remark(texts: Sequence[str]) -> str:
             return "numbers with a sign of money or per cent, or in brackets, so text"
         return ""
     return "numbers of another form than others in the file, so text (--decimal, --thousands)"
+
+
+def on_zones(texts: Sequence[str]) -> str:
+    """Return why times stay texts that name zones in words; an empty text for others."""
+    word = _zone_word(texts)
+    told = "times beside words for a zone such as {!r}, of which some mean two offsets, so text"
+    return "" if word is None else told.format(word)
 
 
 def _zone_word(texts: Sequence[str]) -> str | None:
