@@ -171,7 +171,20 @@ def _choices(given: dict[str, Any], place: StreamPlace, rows: _Rows) -> Choices:
     if rows.is_frame:
         none = {"key": (), "event_time": ""}
         given |= {name: none[name] for name in none if given[name] is None}
-    return chosen(given, name=node_and_alias(place.location.base)[1])
+    with _naming_arguments():
+        return chosen(given, name=node_and_alias(place.location.base)[1])
+
+
+@contextmanager
+def _naming_arguments() -> Iterator[None]:
+    """Let errors name the arguments of a function, and not the options of the command."""
+    from ..proposal.options import in_python
+
+    try:
+        yield
+    except BadInput as bad:
+        bad.args = (in_python(bad.message), *bad.args[1:])
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +235,9 @@ def _dataset(
     from ..proposal.proposal import propose
     from ..proposal.wire import to_manifest
 
-    try:
+    with _naming_arguments():
         proposal = propose(rows.sample, choices)
         proposal.check_decided()
-    except BadInput as bad:
-        bad.args = (in_python(bad.message), *bad.args[1:])
-        raise
     manifest = to_manifest(proposal, rows.sample.name).encode()
     try:
         made = new_dataset(
