@@ -18,6 +18,7 @@ from odf_node.proposal.options import OPTIONS, chosen, in_form, in_python
 from odf_node.proposal.proposal import Proposal, propose
 from odf_node.proposal.sample import SampleFormat, sample_of
 from odf_node.proposal.wire import to_manifest
+from odf_node.public.publish import publish
 from odf_protocol.instant import Instant
 from odf_workers.stages.preview import preview
 
@@ -528,3 +529,9 @@ def test_times_of_json_beside_words_for_a_zone_are_told() -> None:
     assert kinds(proposal)["t"] == "String"
     assert any("words for a zone" in note for note in proposal.notes)
     assert not any("-999" in note for note in proposal.notes)  # --null is about texts
+
+
+def test_errors_of_python_name_its_arguments(tmp_path: Path) -> None:
+    (file := tmp_path / "a.csv").write_text("id,x\n1,2\n")
+    with refusing("UnusableOption", match="^skip takes a whole number"):
+        publish(str(file), "http://127.0.0.1:9/a", skip="many")
