@@ -311,3 +311,10 @@ def test_times_without_a_zone_are_told_once_in_all_formats() -> None:
         told = [note for note in proposal.notes if "without a zone" in note]
         assert len(told) == 1, proposal.notes
         assert "taken to be in UTC" in told[0]
+
+
+def test_a_first_line_that_tells_a_separator_that_no_line_has_is_told() -> None:
+    proposal = proposed("sep=,\nid;x\n1;2\n2;3\n")
+    assert kinds(proposal) == {"id": "Int64", "x": "Int64"}
+    assert "the first line tells ',', and ';' separates fields" in proposal.notes
+    assert kinds(proposed("sep=,\nid\n1\n2\n")) == {"id": "Int64"}

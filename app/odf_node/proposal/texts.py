@@ -216,8 +216,13 @@ def _form(
     if choices.quote is None and not sample.is_workbook and _is_single_quoted(data):
         form = replace(form, quote="'")
         notes.append("fields are in single quotes, which are left out (--quote)")
-    if not form.separator:
+    told_wrong = (
+        bool(told) and choices.separator is None and _widths(data, form, skip).keys() <= {1}
+    )
+    if not form.separator or told_wrong:
         form = replace(form, separator=_separator(sample, data, form, skip))
+        if told_wrong and form.separator != told:
+            notes.append(f"the first line tells {told!r}, and {form.separator!r} separates fields")
     if choices.escape is None and _needs_escape(data, form, skip):
         notes.append("a backslash escapes the quote behind it (--escape none)")
         form = replace(form, escape="\\")
