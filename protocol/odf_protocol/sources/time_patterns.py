@@ -30,10 +30,6 @@ _FIXED = re.compile(r"([+-])(\d\d)(?::?(\d\d))?", re.ASCII)
 _ZONE = r"[A-Za-z][A-Za-z0-9_/+-]*"
 
 
-class UnclearZone(ValueError):
-    """A time whose zone does not tell one moment."""
-
-
 @dataclass(frozen=True, slots=True)
 class TimePattern:
     """A compiled pattern, which parses texts."""
@@ -180,7 +176,7 @@ def _offset(found: dict[str, str], local: datetime, zone: str | None) -> timedel
 
 def offset_at(zone: str, local: datetime) -> timedelta:
     """Return the offset from UTC of `Z`, an offset like `+01:00`, or a zone at that local time.
-    Raises `ValueError`, `UnclearZone` as `zone_offset`."""
+    Raises `ValueError` as `zone_offset`."""
     if zone in ("Z", "z"):
         return timedelta()
     match = _FIXED.fullmatch(zone)
@@ -191,21 +187,26 @@ def offset_at(zone: str, local: datetime) -> timedelta:
     return -offset if match[1] == "-" else offset
 
 
+NO_ZONE = "no zone is called"
+OF_WINTER = "is the name of winter time, and this is a time in summer"
+NOT_ONCE = "showed this time twice, or never"
+UNCLEAR_ZONE = (NO_ZONE, OF_WINTER, NOT_ONCE)
+"""What errors say of a time whose zone does not tell one moment."""
 _OF_WINTER = frozenset({"CET", "EET", "MET", "WET"})
 """Names of winter time that the zone database also has as zones, whose clocks show another time in
 summer: some write them for the offset, others for the zone, so in summer nobody can tell."""
 
 
 def zone_offset(zone: str, local: datetime) -> timedelta:
-    """Return a zone's offset from UTC at that local time. Raises `UnclearZone` for an unknown zone,
+    """Return a zone's offset from UTC at that local time. Raises `ValueError` for an unknown zone,
     if the local time does not occur exactly once, or if the name may mean two offsets."""
     try:
         info = ZoneInfo(zone)
     except (KeyError, OSError):
-        raise UnclearZone(f"no zone is called {zone[:40]!r}") from None
+        raise ValueError(f"{NO_ZONE} {zone[:40]!r}") from None
     if zone in _OF_WINTER and local.replace(tzinfo=info).dst():
-        raise UnclearZone(f"{zone} is the name of winter time, and this is a time in summer")
+        raise ValueError(f"{zone} {OF_WINTER}")
     first, second = (local.replace(tzinfo=info, fold=fold).utcoffset() for fold in (0, 1))
     if first is None or first != second:
-        raise UnclearZone(f"clocks of {zone} showed this time twice, or never")
+        raise ValueError(f"clocks of {zone} {NOT_ONCE}")
     return first

@@ -23,7 +23,7 @@ from odf_protocol.sources.source_options import (
     EpochUnit,
     options_of,
 )
-from odf_protocol.sources.time_patterns import TimePattern, UnclearZone, pattern_of
+from odf_protocol.sources.time_patterns import UNCLEAR_ZONE, TimePattern, pattern_of
 
 from .text import UNIT_NANOS, BadValue, local_time, parse_one, with_zone
 
@@ -240,10 +240,8 @@ def _unclear_zone(wanted: pa.DataType, forms: Forms, column: str, value: object)
     try:
         if isinstance(value, str) and (plain := forms.plain_one(value, column, wanted)):
             parse_one(plain, wanted)
-    except UnclearZone as unclear:
-        return str(unclear)
-    except (ValueError, OverflowError, ArithmeticError):
-        return None
+    except (ValueError, OverflowError, ArithmeticError) as bad:
+        return str(bad) if any(reason in str(bad) for reason in UNCLEAR_ZONE) else None
     return None
 
 
