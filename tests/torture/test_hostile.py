@@ -15,7 +15,8 @@ POSTS = 11
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("hostile") / "node", "--tenancy", "multi") as node:
+    data = tmp_path_factory.mktemp("hostile") / "node"
+    with served(data, "--tenancy", "multi", ODF_WORKER_WARM_UP="false") as node:
         yield node
 
 

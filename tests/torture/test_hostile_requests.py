@@ -41,6 +41,7 @@ BUSY = 5
 """On a busy machine: how many times what it waits alone."""
 MAX_MB = 400
 ENV = {
+    "ODF_WORKER_WARM_UP": "false",
     "ODF_NODE_INGEST_WAIT_S": "3",
     "ODF_NODE_QUERY_TIME_S": "10",
     "ODF_NODE_MAX_WAITING_DATASET": "1000000",
