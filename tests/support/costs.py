@@ -3,6 +3,9 @@
 Unlike the time on a clock they say the same on a machine that does other things. A line of JSON
 for each phase of a test, each fixture that is made, and the collection in each process; `python
 tests/support/costs.py FILE` adds them up.
+
+A process that outlives its killed parent is counted as long as it lives: when it ends, the kernel
+tells its time to nobody here. So of tests that kill, only the whole file tells something, roughly.
 """
 
 from __future__ import annotations
