@@ -238,3 +238,31 @@ def test_a_derivative_for_spark_is_warned_of_times_of_day() -> None:
         assert "`n`" not in said
         assert "Int64" in said
     assert spark_hints(steps, [pa.schema([("n", pa.int64())])]) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "hint"),
+    [
+        (
+            "select city frm a",
+            'SQL error: ParserError("Expected: end of statement, found: a at Line: 1, Column: 17")',
+            "; `frm`: did you mean FROM?",
+        ),
+        (
+            "selec city from a",
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. (line 1, pos 0)",
+            "; `selec`: did you mean SELECT?",
+        ),
+        (
+            "select cty from a",
+            "Schema error: No field named cty. Valid fields are a.offset, a.city.",
+            " Did you mean city?",
+        ),
+        ("select x from a", "Schema error: No field named x. Valid fields are a.city.", ""),
+        ("select city", "Schema error: No field named city.", ""),
+    ],
+)
+def test_what_was_probably_meant_stands_behind_the_words_of_the_engine(query, message, hint):
+    with pytest.raises(InvalidQuery) as refused, blamed_on([SqlQueryStep(query=query)], 0):
+        raise InvalidQuery(message)
+    assert refused.value.message == message + hint

@@ -386,7 +386,34 @@ def placed(
     facts: dict[str, Any] = {"line": line, "column": column}
     if len(steps) > 1:
         facts |= {"query": number + 1} | ({} if alias is None else {"queryAlias": alias})
-    return type(bad)(bad.message, **bad.facts, **facts)
+    return type(bad)(bad.message + _hint(bad.message, text, line, column), **bad.facts, **facts)
+
+
+_IS_PARSED = re.compile(r"SQL error: ParserError\(|\[PARSE_SYNTAX_ERROR\]")
+_NO_FIELD = re.compile(
+    r"Schema error: No field named (?P<name>\S+)\.\s.*?Valid fields are (?P<all>.+?)\.?\Z",
+    re.DOTALL,
+)
+
+
+def _hint(message: str, query: str, line: int, column: int) -> str:
+    """Return what was probably meant, to be put behind the message of an engine that does not say
+    that itself: a keyword, or the nearest column. What is before it stays as the engine wrote it,
+    by which replays judge it."""
+    if "did you mean" in message.lower():
+        return ""
+    if _IS_PARSED.match(message):
+        near = misspelt_keyword(query, line, column)
+        return "" if near is None else f"; {near}"
+    unknown = _NO_FIELD.match(message)
+    if unknown is None:
+        return ""
+    plain, fields = (
+        [one.rpartition(".")[2].strip('"') for one in text.split(", ")]
+        for text in (unknown["name"], unknown["all"])
+    )
+    close = get_close_matches(plain[0], fields, n=1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def written_at(
