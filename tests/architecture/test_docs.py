@@ -10,6 +10,7 @@ import click
 import pytest
 
 from odf_node.cli.main import main
+from odf_node.cli.shell.files import INPUT
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -39,12 +40,20 @@ def test_every_link_leads_somewhere(page):
             assert anchor in {_anchor(heading) for heading in HEADINGS.findall(target.read_text())}
 
 
+@pytest.fixture
+def files_are_elsewhere(monkeypatch):
+    """The files that pages name are those of a reader."""
+    monkeypatch.setattr(INPUT, "exists", False)
+
+
+@pytest.mark.usefixtures("files_are_elsewhere")
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_is_taken_as_it_is_printed(page):
     for text in _commands(_text(page)):
         _take(text)
 
 
+@pytest.mark.usefixtures("files_are_elsewhere")
 def test_every_command_that_the_page_to_manage_a_dataset_names_is_taken():
     named = re.findall(r'shell\("(.*?)"( ~ alias)?(?: ~ "(.*?)")?\) }}', _text(MANAGE))
     assert len(named) == 9
