@@ -97,24 +97,20 @@ def _found(sample: Sample, step: ReadStep) -> _Found:
         for text, record in _values(sample, step):
             seen.update(record)
             if len(seen) > MAX_COLUMNS:
-                raise _TooWide(f"{sample.name} has more than {MAX_COLUMNS} columns")
+                break
             if len(seen) * (len(records) + 1) > MAX_CELLS:
                 whole = False
                 break
             texts.append(text if isinstance(text, str) else text.decode())
             records.append(record)
-    except _TooWide:
-        raise
     except BadInput as bad:
         if sample.is_whole or not records:
             raise NoRecords(f"{sample.name}: {bad.message}", **bad.facts) from None
+    if len(seen) > MAX_COLUMNS:
+        raise NoRecords(f"{sample.name} has more than {MAX_COLUMNS} columns")
     if not records:
         raise NoRecords(f"{sample.name} holds no records, which are JSON objects")
     return _Found(texts, records, whole)
-
-
-class _TooWide(NoRecords):
-    """More columns than are looked at."""
 
 
 def _values(sample: Sample, step: ReadStep) -> Iterator[tuple[bytes | str, dict[str, Any]]]:
