@@ -535,3 +535,16 @@ def test_errors_of_python_name_its_arguments(tmp_path: Path) -> None:
     (file := tmp_path / "a.csv").write_text("id,x\n1,2\n")
     with refusing("UnusableOption", match="^skip takes a whole number"):
         publish(str(file), "http://127.0.0.1:9/a", skip="many")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id,f\n1,0.1\n2,0.30000000000000004\n3,123456789012345678.5\n",
+        "id,n\n1,5\n2,6\n3,9223372036854775808\n",
+        "id,n\n1,5\n2,6\n3,007\n",
+        "id,n\n1,5\n2,6\n3,-1e400\n",
+    ],
+)
+def test_a_last_row_with_a_number_that_its_column_cannot_keep_is_a_row(text: str) -> None:
+    assert not any("--footer" in one for one in proposed(text).questions)

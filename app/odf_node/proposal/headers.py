@@ -64,6 +64,8 @@ SHOWN_NAMES = 5
 JUDGED_ROWS = 1_000
 YEARS = range(1000, 3000)
 _LABEL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_FIGURES = re.compile(r"[+-]?[0-9][0-9.,' ]*(?:[eE][+-]?[0-9]+)?")
+"""A number in digits, also one that no column of numbers keeps."""
 _MEASURE = re.compile(r"[-+−–<>≤≥~≈(]{0,2}\s?\d[\d.,]*\s?\S{0,3}\)?")
 """A number with a sign of its own, as in `12 km`, `<5` and `7*`: a value, and no unit or name."""
 FEWEST_ROWS = 3
@@ -180,6 +182,7 @@ def differs_from(row: Row, others: Sequence[Row]) -> bool:
     words = [at for at, cell in enumerate(row) if cell.strip() and not is_word_for_nothing(cell)]
     texts = [at for at in words if guess("", [row[at].strip()]).type == "String"]
     texts = [at for at in texts if not _MEASURE.fullmatch(row[at].strip())]
+    texts = [at for at in texts if not _FIGURES.fullmatch(row[at].strip())]
     some = others[:JUDGED_ROWS]
     return any(_kind(some, at) not in (None, "String") for at in texts)
 

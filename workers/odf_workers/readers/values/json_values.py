@@ -22,7 +22,7 @@ import pyarrow as pa
 from odf_protocol.errors import BadInput
 from odf_protocol.sources.source_options import JsonNumbers
 
-from .forms import PLAIN, Forms, of_epoch
+from .forms import PLAIN, Forms, is_number, of_epoch
 from .json_scan import NumberText, compact_json
 from .recast import Losses, may_lose
 from .text import (
@@ -137,11 +137,13 @@ def _parser(wanted: pa.DataType, column: str, how: ValueRules) -> Callable[[str]
 
     def parse(text: str) -> Any:
         made = parse_one(text, wanted)
+        if counts and is_padded(text):
+            how.losses.met_padded(column)
         if loses:
             how.losses.met_one(column, text, wanted)
         return made
 
-    loses = may_lose(wanted)
+    loses, counts = may_lose(wanted), is_number(wanted)
     return parse
 
 

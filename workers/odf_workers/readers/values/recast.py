@@ -23,11 +23,13 @@ from odf_protocol.columns.float_texts import SAFE_DIGITS, keeps
 from odf_protocol.columns.stored_values import NAIVE
 from odf_storage.datasets.read.records import values
 
+from .forms import is_number
 from .text import (
     NO_DAYS,
     BadValue,
     are_likely_days,
     cast_text,
+    first_padded,
     has_text_form,
     likely_seconds,
     texts_content,
@@ -41,6 +43,9 @@ DIGITS = (
 OF_FLOAT = (
     "numbers with more digits than a {} keeps, of which the rest is cut: declare it as a Decimal "
     "or as a text to keep them"
+)
+PADDED = (
+    "figures with leading zeros, which a number does not keep: declare it as a text to keep them"
 )
 OF_DAY = "times of day, which are cut: declare it as a Timestamp or as a text to keep them"
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -60,6 +65,7 @@ class Losses:
         self._tell = tell
         self._told: set[str] = set()
         self._naive: set[str] = set()
+        self._padded: set[str] = set()
 
     def met(self, column: str, texts: pa.Array, wanted: pa.DataType) -> None:
         """Note texts that have become values of the type."""
@@ -69,6 +75,14 @@ class Losses:
         if types.is_timestamp(wanted) and column not in self._naive and _has_naive(texts):
             self._naive.add(column)
             self._tell(f"column `{column}` has {NAIVE}")
+        if is_number(wanted) and column not in self._padded and first_padded(texts) is not None:
+            self.met_padded(column)
+
+    def met_padded(self, column: str) -> None:
+        """Note a text with a leading zero that has become a number."""
+        if column not in self._padded:
+            self._padded.add(column)
+            self._tell(f"column `{column}` has {PADDED}")
 
     def met_one(self, column: str, text: str, wanted: pa.DataType) -> None:
         """Note one text that has become a value of a type that may lose something."""
@@ -234,6 +248,8 @@ def loss(column: pa.Array, made: pa.Array) -> str | None:
     if _is_text(column.type):
         texts = pc.cast(column, pa.string())
         said = [lost(texts, made.type) if may_lose(made.type) else None]
+        is_padded = is_number(made.type) and first_padded(texts) is not None
+        said.append(PADDED if is_padded else None)
         said.append(NAIVE if types.is_timestamp(made.type) and _has_naive(texts) else None)
         return ", and ".join(each for each in said if each) or None
     for from_type, to_type, is_lossy, sentence in _LOSSES:

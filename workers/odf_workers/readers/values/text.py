@@ -244,12 +244,18 @@ def are_likely_days(count: int) -> bool:
 def refuse_padded(array: pa.Array) -> None:
     """Raise `BadValue` for the first text whose figures begin with a zero that a number would
     lose."""
-    if not _may_be_padded(array):
-        return
-    found = pc.match_substring_regex(array, _PADDED_TEXT)
-    if pc.any(found).as_py():
-        at = pc.index(found, True).as_py()
+    at = first_padded(array)
+    if at is not None:
         raise BadValue(at, array[at].as_py())
+
+
+def first_padded(array: pa.Array) -> int | None:
+    """Return the place of the first text whose figures begin with a zero that a number would
+    lose; None if there is none."""
+    if not _may_be_padded(array):
+        return None
+    found = pc.index(pc.match_substring_regex(array, _PADDED_TEXT), True).as_py()
+    return None if found < 0 else int(found)
 
 
 def _may_be_padded(array: pa.Array) -> bool:
