@@ -102,6 +102,6 @@ def test_nothing_but_queries_is_served(service, asked):
 def test_the_program_refuses_stores_of_its_own(tmp_path: Path) -> None:
     command = [*PROGRAM, "--data", str(tmp_path / "data"), "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "set ODF_STORE_DATABASE_URL and ODF_STORE_OBJECTS_URL" in done.stderr
     assert not (tmp_path / "data").exists()

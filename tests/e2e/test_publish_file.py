@@ -72,7 +72,7 @@ def test_a_new_dataset_is_named_by_its_url_too(node, tmp_path):
 def test_a_row_behind_the_sample_that_does_not_fit_is_told_and_nothing_stays(node, publish):
     good = "".join(f"{at},1{at:06}\n" for at in range(100_000))
     packed = gzip.compress(f"id,n\n{good}7,heavy\n".encode())
-    done = publish("later.csv.gz", packed, "--yes", "--look", 1, expect=1)
+    done = publish("later.csv.gz", packed, "--yes", "--look", 1, expect=2)
     assert "line 100002" in done.stderr
     assert "nothing was published" in done.stderr
     with node.http(node.token()) as client:
@@ -81,7 +81,7 @@ def test_a_row_behind_the_sample_that_does_not_fit_is_told_and_nothing_stays(nod
 
 def test_an_open_question_is_not_decided_silently(node, publish):
     text = "id,day\n1,01/02/2025\n2,03/04/2025\n"
-    assert "--date-order" in publish("days.csv", text, "--yes", expect=1).stderr
+    assert "--date-order" in publish("days.csv", text, "--yes", expect=2).stderr
     with node.http(node.token()) as client:
         assert client.get("/days").status_code == 404
         publish("days.csv", text, "--yes", "--date-order", "mdy")

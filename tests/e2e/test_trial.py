@@ -57,7 +57,7 @@ def test_days_are_computed_of_hours_that_are_on_no_node_yet(node, tmp_path):
     assert "tried-days (Derivative) would be created" in done.stdout
     assert "2025-01-01T00:00:00Z  17" in done.stdout
     sample.write_text(ROWS.replace(",5\n", ",five\n"))
-    wrong = odf(*words, "--dry-run", "--sample", sample, expect=1)
+    wrong = odf(*words, "--dry-run", "--sample", sample, expect=2)
     assert "tried-hours: line 4" in wrong.stderr
     with node.http(node.token()) as client:
         assert client.get("/tried-hours").status_code == 404
