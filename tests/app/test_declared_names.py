@@ -1,4 +1,4 @@
-"""Columns whose names differ in case only are warned of when a dataset is defined."""
+"""Columns whose names differ in case only, or show nothing, are warned of when they are defined."""
 
 from __future__ import annotations
 
@@ -48,6 +48,13 @@ def test_the_answer_warns_of_them_and_a_dry_run_does_too(client):
     for name, params in (("dry", {"dryRun": "true"}), ("real", {})):
         (said,) = created(client, name, DECLARED, **params)["warnings"]
         assert said.startswith(SAID)
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_column_whose_name_shows_nothing_is_warned_of(client, name):
+    read = f"{{kind: NdJson, schema: {{fields: [{{name: '{name}', type: String}}]}}}}"
+    (said,) = created(client, f"unnamed{len(name)}", read, dryRun="true")["warnings"]
+    assert said.startswith(f"a column has the name {name!r}, which shows nothing")
 
 
 def test_names_of_system_columns_count(client):

@@ -1,4 +1,4 @@
-"""Names of columns that clients without case take for one.
+"""Names of columns that clients take for one, or for none.
 
 What the owner of a dataset says of its columns: a description and a unit.
 
@@ -21,11 +21,16 @@ from ..metadata.attributes import Attributes, MalformedAttributes
 from ..metadata.schema import DataField, DataSchema
 
 
-def same_but_case(names: Iterable[str]) -> Iterator[str]:
+def name_remarks(names: Iterable[str]) -> Iterator[str]:
     """Yield a remark for each name that differs from an earlier one in case only, or in the form of
-    its accents, which nobody sees."""
+    its accents, which nobody sees, and for a name that is empty."""
     seen: dict[str, str] = {}
     for name in names:
+        if not name.strip():
+            yield (
+                f"a column has the name {name!r}, which shows nothing: some clients give it a name "
+                "of their own, so give it one before"
+            )
         other = seen.setdefault(unicodedata.normalize("NFC", name.lower()), name)
         if other == name:
             continue

@@ -528,6 +528,12 @@ def test_names_that_differ_in_case_only_are_said_once(stores: Stores, bench: Any
     assert post(stores, bench, dataset, b'{"a": 1, "A": 2, "Op": 3}\n').warnings == ()
 
 
+def test_a_name_that_is_empty_is_said(stores: Stores, bench: Any) -> None:
+    dataset = created(stores, read=ReadStepNdJson())
+    [said] = post(stores, bench, dataset, b'{"": 1, "a": 2}\n').warnings[:1]
+    assert said.startswith("a column has the name '', which shows nothing")
+
+
 NESTED = pa.table(
     {
         "v": pa.array([[{"a": 1, "b": "x"}], [], None]),

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.chain.state import Vocab
-from odf_protocol.columns.column_names import same_but_case
+from odf_protocol.columns.column_names import name_remarks
 from odf_protocol.columns.stored_values import NAIVE, first_misfit, may_misfit
 from odf_protocol.instant import Instant
 from odf_protocol.sources.source_rules import FINER_UNITS
@@ -165,7 +165,7 @@ def normalized(
     _check_distinct(names)
     changes: dict[int, Change] = {}
     watched: dict[int, str] = {}
-    remarks = {} if known is not None else dict.fromkeys(same_but_case([*vocab.columns, *names]))
+    remarks = {} if known is not None else dict.fromkeys(name_remarks([*vocab.columns, *names]))
     losses = Losses(remarks.setdefault)
     fields = []
     for at, (given, name) in enumerate(zip(frame.schema, names, strict=True)):

@@ -26,7 +26,7 @@ from msgspec import structs
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
-from odf_protocol.columns.column_names import same_but_case
+from odf_protocol.columns.column_names import name_remarks
 from odf_protocol.metadata.schema import DataField, DataSchema
 from odf_protocol.metadata.sources import ReadStepCsv, ReadStepParquet
 from odf_protocol.sources.csv_header import key_of_name
@@ -349,7 +349,7 @@ def with_added_columns(plan: IngestPlan, frame: Frame) -> tuple[IngestPlan, tupl
     if not new:
         return plan, ()
     every = [*(field.name for field in plan.schema.fields), *(field.name for field in new)]
-    remarks = dict.fromkeys([*rows.remarks, *same_but_case(every)])
+    remarks = dict.fromkeys([*rows.remarks, *name_remarks(every)])
     return replace(plan, schema=_extended(plan.schema, new)), tuple(remarks)
 
 
@@ -381,7 +381,7 @@ def with_declared_columns(plan: IngestPlan, found: pa.Schema) -> tuple[IngestPla
     schema = plan.schema and structs.replace(plan.schema, fields=(*stored, *added))
     every = dict.fromkeys(field.name for field in (*stored, *read.fields))
     grown = replace(plan, read=structs.replace(plan.read, schema=read), schema=schema)
-    return grown, tuple(dict.fromkeys(same_but_case([*every])))
+    return grown, tuple(dict.fromkeys(name_remarks([*every])))
 
 
 def _extended(schema: DataSchema, new: list[pa.Field]) -> DataSchema:

@@ -22,7 +22,7 @@ from starlette.concurrency import run_in_threadpool
 
 from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.codec.manifests import load_snapshots, to_data
-from odf_protocol.columns.column_names import same_but_case
+from odf_protocol.columns.column_names import name_remarks
 from odf_protocol.errors import BadInput, LimitExceeded, Unavailable
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.metadata.events import (
@@ -130,7 +130,7 @@ def name_warnings(events: Sequence[MetadataEvent], vocab: Vocab) -> list[str]:
             declared = declared_columns(event.read)
             names = () if declared is None else declared.names
         if names:
-            said |= dict.fromkeys(same_but_case(dict.fromkeys([*vocab.columns, *names])))
+            said |= dict.fromkeys(name_remarks(dict.fromkeys([*vocab.columns, *names])))
     return list(said)
 
 

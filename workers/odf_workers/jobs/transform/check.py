@@ -24,7 +24,7 @@ from odf_protocol.chain.schema_evolution import incompatibility
 from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.codec.manifests import from_data, to_data
 from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
-from odf_protocol.columns.column_names import same_but_case
+from odf_protocol.columns.column_names import name_remarks
 from odf_protocol.errors import NodeError, NotFound
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
@@ -240,7 +240,7 @@ def run_check(
     return CheckReceipt(
         outcome="valid",
         schema=to_data(schema),
-        warnings=(*heard.warnings, *after, *hints, *same_but_case(arrow.names)),
+        warnings=(*heard.warnings, *after, *hints, *name_remarks(arrow.names)),
         engine=engine.name,
         engine_version=engine.version,
     )
