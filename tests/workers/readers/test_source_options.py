@@ -129,6 +129,14 @@ def test_a_file_shorter_than_what_is_left_out_is_refused(tmp_path: Path) -> None
             read(tmp_path, "title\n1,2\n", TEXT, **options)
 
 
+def test_a_line_left_out_behind_one_that_tells_the_separator_is_told(tmp_path: Path) -> None:
+    step = step_of("Csv", TEXT, {"skipLines": 1}, header=False)
+    for mark, told in (("", []), ("sep=,\n", ["line 2: '1,2'"])):
+        frame = frame_of(tmp_path, f"{mark}1,2\n3,4\n", step)
+        assert frame.table().to_pylist() == [{"a": "3", "b": "4"}]
+        assert [text.partition(" is ")[2] for text in frame.warnings if "skipLines" in text] == told
+
+
 def test_lines_that_repeat_the_header_are_counted_and_no_rows(tmp_path: Path) -> None:
     text = "a,b\n1,2\na,b\n3,4\r\na,b"
     frame = frame_of(tmp_path, text, step_of("Csv", TEXT, {"repeatedHeader": "skip"}))

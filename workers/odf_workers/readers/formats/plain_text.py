@@ -54,7 +54,7 @@ TEXTS = ReadStepCsv | ReadStepJson | ReadStepNdJson | ReadStepGeoJson | ReadStep
 """Steps of formats that are text."""
 OF_LINES = ("skipLines", "unitLines", "footerLines", "repeatedHeader", "sheet")
 """Options that are done with when a file is plain."""
-SHOWN_LINES = 10
+SHOWN_LINES, SHOWN_CHARS = 10, 60
 _MARK_BYTES = 4
 _SEP_BYTES = 16
 """Bytes of a first line that tells the separator, and more."""
@@ -215,7 +215,8 @@ class LeftOut:
         numbered: Iterator[tuple[int, str]] = enumerate(lines, 1)
         header, skipped = None, 0
         first = next(numbered, None)
-        if first is not None and told_separator(first[1]) is not None:
+        is_marked = first is not None and told_separator(first[1]) is not None
+        if first is not None and is_marked:
             shown = first[1].strip("\ufeff\r\n")
             self.told.append(f"the first line, {shown!r}, tells the separator, and is no row")
             yield _blank(first[1])
@@ -232,6 +233,11 @@ class LeftOut:
                 )
             skipped += 1
             self._refuse_header(*found)
+            if is_marked and skipped == 1:  # who counted the mark would miss a row
+                self.told.append(
+                    f"the first line behind it that skipLines leaves out is line {found[0]}: "
+                    f"{found[1].strip()[:SHOWN_CHARS]!r}"
+                )
             yield _blank(found[1])
         if self.step.header:
             for line in self._of(numbered):
