@@ -7,9 +7,11 @@ import re
 from typing import Any
 
 import pytest
-from service import serving, ten_rows
+from service import seeded, serving, ten_rows
 
 from odf_node.service.accounts.accounts import ensure_account
+from odf_protocol.metadata.events import SetPollingSource
+from odf_protocol.metadata.sources import FetchStepUrl, MergeStrategyAppend, ReadStepNdJson
 from odf_storage.stores.ports.values import Role, Scope, Visibility
 
 
@@ -200,17 +202,32 @@ def test_it_is_made_public_renamed_and_deleted_once_its_name_is_typed(node, visi
     assert client.get("/anna/eleven").status_code == 404
 
 
-def test_a_schedule_is_added_and_ended(visit):
-    client = visit()
-    assert send(client, "schedule", every="day").status_code == 303
-    shown = client.get(PAGE).text
+def test_a_schedule_is_added_and_ended(node, visit):
+    source = SetPollingSource(
+        fetch=FetchStepUrl(url="https://example.com/cities.csv"),
+        read=ReadStepNdJson(),
+        merge=MergeStrategyAppend(),
+    )
+    node.keep(seeded().add(source), "anna/polled")
+    client, page = visit(), "/v/manage/anna/polled"
+    assert send(client, "schedule", page, every="day").status_code == 303
+    shown = client.get(page).text
     assert "every 86400 s" in shown
     [one] = re.findall(r'name="schedule" value="([^"]+)"', shown)
-    assert send(client, "schedule", cron="61 * * * *").status_code == 400
-    assert send(client, "schedule", every="blink").status_code == 400
-    assert send(client, "unschedule", schedule="other").status_code == 404
-    assert send(client, "unschedule", schedule=one).status_code == 303
-    assert "every 86400 s" not in client.get(PAGE).text
+    assert send(client, "schedule", page, cron="61 * * * *").status_code == 400
+    assert send(client, "schedule", page, every="blink").status_code == 400
+    assert send(client, "unschedule", page, schedule="other").status_code == 404
+    assert send(client, "unschedule", page, schedule=one).status_code == 303
+    assert "every 86400 s" not in client.get(page).text
+
+
+def test_a_dataset_whose_rows_are_posted_has_no_form_for_schedules(visit):
+    client = visit()
+    assert "Add the schedule" not in client.get(PAGE).text
+    assert "has nothing to refresh" in client.get(PAGE).text
+    refused = send(client, "schedule", every="day")
+    assert refused.status_code == 400
+    assert "its rows are posted" in refused.text
 
 
 def test_forms_of_other_sites_unknown_ones_and_endless_ones_are_refused(visit):

@@ -416,6 +416,7 @@ def _page(
         "takes_rows": bool(state.push_sources),
         "takes_rows_back": takes_rows_back(given, kept.actor, entry),
         "is_polled": state.polling_source is not None,
+        "refreshes": part_of(kept.request, Scheduling).refreshes(entry),
         "schedules": [_scheduled(each) for each in given.stores.schedules.of_dataset(entry.id)],
         "every": list(EVERY),
         "maintains": Action.MAINTAIN in allowed,
