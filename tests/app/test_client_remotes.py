@@ -166,7 +166,7 @@ def test_where_a_push_went_is_noted_unless_that_is_not_wanted(single, tmp_path):
     config = tmp_path / "config"
     run(config, "push", mine.folder, url, "--token", token, "--no-alias")
     assert remotes_of(mine.folder).push is None
-    run(config, "push", mine.folder, code=1)
+    run(config, "push", mine.folder, code=2)
     run(config, "push", mine.folder, url, "--token", token)
     assert remotes_of(mine.folder).push == url + "/"
     mine.add_rows(2)
@@ -210,7 +210,7 @@ def test_a_folder_is_pulled_again_from_where_it_came(single, tmp_path):
     assert remotes_of(folder).pull == f"odf+{single.url}/pulled/"
     assert "up to date" in run(config, "pull", folder).stdout
     run(config, "pull", "remote/pulled", tmp_path / "other", "--no-alias")
-    run(config, "pull", tmp_path / "other", code=1)
+    run(config, "pull", tmp_path / "other", code=2)
 
 
 # --- tokens ---------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_a_node_is_told_to_mirror(single, multi, tmp_path):
     alias = DatasetAlias.parse("anna/copy")
     assert multi.node.stores.dataset(DatasetRef(alias=alias)).head() == chain.head
     assert json.loads(run(*words).stdout)["outcome"] == "up-to-date"
-    run(tmp_path, "pull", "--mirror", tmp_path, f"odf+{multi.url}/anna/copy", code=1)
+    run(tmp_path, "pull", "--mirror", tmp_path, f"odf+{multi.url}/anna/copy", code=2)
     refreshed = run(
         *(tmp_path, "refresh", f"{multi.url}/anna/copy", "--force"),
         *("--token", multi.token("anna"), "--json"),
