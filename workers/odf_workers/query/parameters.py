@@ -118,14 +118,25 @@ def as_schema(types: list[pa.DataType]) -> pa.Schema:
 
 
 def bound(
-    context: SessionContext, text: str, stream: bytes | None, *, runs: bool
+    context: SessionContext, query: str, stream: bytes | None, *, runs: bool
 ) -> tuple[DataFrame, pa.Schema]:
     """Plan a query with the values that `stream` has, and return its parameters as columns. A query
     that does not run needs none; without a stream a query has no parameters. Raises
     `InvalidQuery`."""
     if stream is None:
-        return planned(text, context), pa.schema([])
-    text, count = numbered(text)
+        return planned(query, context), pa.schema([])
+    text, count = numbered(query)
+    try:
+        return _with_values(context, text, count, stream, runs=runs)
+    except InvalidQuery:
+        if text != query:
+            planned(query, context)  # an error of the parser is told with the places of the query
+        raise
+
+
+def _with_values(
+    context: SessionContext, text: str, count: int, stream: bytes, *, runs: bool
+) -> tuple[DataFrame, pa.Schema]:
     if not count:
         return planned(text, context), pa.schema([])
     if stream:

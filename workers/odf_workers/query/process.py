@@ -238,8 +238,7 @@ def refusal(query: str, message: str, columns: Sequence[str] = ()) -> QueryEnd:
     if said.endswith(_ENDS):
         where = line_and_column(query, len(query.rstrip()))
     else:
-        is_as_sent = "?" not in query and with_own_names(query) == query
-        stated = told(said) if is_as_sent else None
+        stated = told(said) if with_own_names(query) == query else None
         where = stated or located(query, said)
     if where is None:
         return QueryEnd(why=Why.QUERY, message=said)
