@@ -353,7 +353,8 @@ def _refused_but_read(here: World, one: Person) -> None:
 
 
 def _restored(folder: Path, env: dict[str, str], dice: random.Random) -> int:
-    """Restore; the first attempt is killed. Return how often it was begun."""
+    """Restore; the first attempt is killed. Return how often it was begun. One that is killed when
+    all was restored leaves a node, which the next one does not touch; the judge looks at it."""
     words = ["restore", folder / "backups", "--key", folder / "key", "--data", folder / "new"]
     running = subprocess.Popen([COMMAND, *words], env=env, stderr=subprocess.DEVNULL)
     time.sleep(dice.uniform(1, 3))
@@ -361,7 +362,7 @@ def _restored(folder: Path, env: dict[str, str], dice: random.Random) -> int:
     if running.wait() == 0:
         return 1
     done = _odf(env, *words)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 or "there is a node" in done.stderr, done.stderr
     return 2
 
 
