@@ -323,3 +323,81 @@ def test_a_prepared_statement_runs_as_often_as_it_is_asked(anonymous):
 def test_what_is_no_query_is_refused_with_a_reason(anonymous, query, reason):
     assert reason in refusal(anonymous, query)
     assert len(asked(anonymous, CITIES)) == 3
+
+
+OF_CITY = 'select city from "kamu/city" where '
+
+
+@pytest.fixture(scope="module")
+def there(elsewhere: JavaGateway, service: Service) -> Iterator[Any]:
+    """A connection of a Java in another zone."""
+    port = service.node.flight.port
+    with jdbc.connected(elsewhere, port, user="anonymous", password="") as connection:
+        yield connection
+
+
+def bound(connection: Any, query: str, *binds: tuple[str, Any]) -> list[Any]:
+    """Return the values of the one column of the rows."""
+    statement = connection.prepareStatement(query)
+    try:
+        for at, (name, value) in enumerate(binds, 1):
+            getattr(statement, name)(at, value)
+        return [value for row in rows(statement.executeQuery()) for value in row.values()]
+    finally:
+        statement.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "binds", "found"),
+    [
+        (OF_CITY + '"offset" > ?', [("setInt", 0)], ["c1", "c2"]),
+        (OF_CITY + '"offset" > ?', [("setLong", 1)], ["c2"]),
+        (OF_CITY + "city = ?", [("setString", "c1")], ["c1"]),
+        (OF_CITY + 'city = ? and "offset" < ?', [("setString", "c1"), ("setLong", 2)], ["c1"]),
+        (OF_CITY + '"offset" > ?', [("setNull", 4)], []),
+        (OF_CITY + "true order by 1 limit ?", [("setInt", 2)], ["c0", "c1"]),
+        (OF_CITY + "event_time < ?", [("setString", "2050-01-01T12:00:00Z")], []),
+        (OF_CITY + "event_time <= ?", [("setString", "2050-01-01T12:00:00Z")], ["c0", "c1", "c2"]),
+        ("select cast(? as timestamp) as x", [("setString", "2030-01-01T00:00:00.123456789")],
+         ["2030-01-01 00:00:00.123456789"]),
+        ("select cast(? as time) as x", [("setString", "12:30:00")], ["12:30:00.000000000"]),
+        ("select cast(? as double) as x", [("setDouble", 1.5)], ["1.5"]),
+        ("select cast(? as boolean) as x", [("setBoolean", True)], ["true"]),
+        ("select cast(? as int) as x", [("setInt", 5)], ["5"]),
+        ("select ? as x", [("setString", "it's ?")], ["it's ?"]),
+        ("select ? as x", [("setNull", 12)], [None]),
+    ],
+)  # fmt: skip
+def test_rows_of_bound_values_are_those_of_the_query_with_the_values_in_it(
+    there, query, binds, found
+):
+    assert bound(there, query, *binds) == found
+
+
+def test_a_day_and_a_decimal_are_bound_as_they_are_in_any_zone(elsewhere, there):
+    java = elsewhere.jvm.java
+    day = ("setDate", java.sql.Date.valueOf("2030-01-01"))
+    assert bound(there, "select cast(cast(? as date) as varchar) as x", day) == ["2030-01-01"]
+    price = ("setBigDecimal", java.math.BigDecimal("12.50"))
+    assert bound(there, "select cast(? as decimal(20, 2)) as x", price) == ["12.50"]
+
+
+@pytest.mark.parametrize("query", [OF_CITY + "event_time < ?", "select cast(? as timestamp) as x"])
+def test_a_timestamp_that_the_driver_would_move_is_refused_by_it(elsewhere, there, query):
+    moment = ("setTimestamp", elsewhere.jvm.java.sql.Timestamp(1893456000123))
+    with pytest.raises(Py4JJavaError, match="not yet supported for expected Arrow type Utf8"):
+        bound(there, query, moment)
+
+
+def test_a_number_without_a_type_asks_for_a_cast(there):
+    with pytest.raises(Py4JJavaError, match="not yet supported for expected Arrow type Utf8"):
+        bound(there, "select ? as x", ("setInt", 5))
+    assert bound(there, "select cast(? as bigint) as x", ("setInt", 5)) == ["5"]
+
+
+def test_a_statement_runs_again_with_other_values_in_any_zone(there):
+    statement = there.prepareStatement(OF_CITY + "city = ?")
+    for city in ("c2", "c0", "none"):
+        statement.setString(1, city)
+        assert len(rows(statement.executeQuery())) == (city != "none")
+    statement.close()
