@@ -287,7 +287,7 @@ def _of_records(records: list[Any]) -> pa.Table:
     return pa.table(columns)
 
 
-_INT64 = range(-(2**63), 2**64)
+_OF_64_BITS = range(-(2**63), 2**64)
 
 
 def _check_values(name: object, values: Iterable[Any]) -> None:
@@ -296,7 +296,7 @@ def _check_values(name: object, values: Iterable[Any]) -> None:
     for value in _flat(values):
         if isinstance(value, datetime) and value == value:  # NaT is a datetime without a zone
             zones.add(value.tzinfo is None)
-        elif type(value) is int and value not in _INT64:
+        elif type(value) is int and value not in _OF_64_BITS:
             raise ValueError(
                 f"column {name!r} has the whole number {str(value)[:50]}, which has more than 64 "
                 "bits: make the column one of decimal.Decimal, or of texts"

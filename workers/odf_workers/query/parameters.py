@@ -6,8 +6,8 @@ what the query asks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 import re2
@@ -41,22 +41,12 @@ around it, if either is known."""
 def numbered(query: str) -> tuple[str, int]:
     """Return the query with `$1`, `$2`, … in place of `?`, and how many values it takes. Raises
     `InvalidQuery`."""
-    marks, highest, nested = 0, 0, False
-
-    def placed(found: Any) -> str:
-        nonlocal marks, highest, nested
-        if found["mark"] is not None:
-            marks += 1
-            return f"${marks}"
-        if found["number"] is not None:
-            highest = max(highest, int(found["number"]))
-        if found["comment"] is not None:
-            nested |= "/*" in found["comment"][2:]
-        return str(found[0])
-
-    text: str = _TOKEN.sub(placed, query)
+    found = list(_TOKEN.finditer(query))
+    marks = sum(each["mark"] is not None for each in found)
+    highest = max((int(each["number"]) for each in found if each["number"] is not None), default=0)
     if not marks and not highest:
         return query, 0
+    nested = any("/*" in each["comment"][2:] for each in found if each["comment"] is not None)
     if marks and highest:
         raise InvalidQuery("parameters are written ? or $1, $2: a query has one of both forms")
     if nested or _UNSURE.search(query):
@@ -65,6 +55,10 @@ def numbered(query: str) -> tuple[str, int]:
         )
     if max(marks, highest) > MOST:
         raise InvalidQuery(f"a query has {MOST} parameters at most")
+    numbers = itertools.count(1)
+    text: str = _TOKEN.sub(
+        lambda each: str(each[0]) if each["mark"] is None else f"${next(numbers)}", query
+    )
     return text, max(marks, highest)
 
 
