@@ -58,6 +58,7 @@ def ingest(service, proxy, tmp_path):
         ["502 after doing", "503"],
         ["504 after doing", "504 after doing"],
         ["504 without a body"],
+        ["504 in JSON", "503 in JSON"],
         ["408"],
         ["429"],
         ["reset after doing"],

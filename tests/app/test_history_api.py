@@ -110,6 +110,8 @@ def test_a_watermark_goes_forward_only(service: Service, entry: DatasetEntry) ->
         day = client.post("/city/set-watermark", params={"watermark": "2052-11-23"})
         shown = client.get("/city").json()
     assert [later.json()["outcome"], earlier.json()["outcome"]] == ["updated", "up-to-date"]
+    assert "is 2051-01-01T00:00:00Z already, and never goes back" in earlier.json()["warnings"][0]
+    assert "is ahead of the clock" in later.json()["warnings"][0]
     assert (wrong.status_code, wrong.json()["type"][-16:]) == (400, "InvalidWatermark")
     assert "2026-11-23" in wrong.json()["detail"]
     assert day.json()["outcome"] == "updated"
@@ -163,6 +165,7 @@ def test_the_command_line_compacts_and_sets_watermarks(
     assert again.stdout.startswith("nothing-to-do")
     marked = run(service, "set-watermark", url, "2051-01-01T00:00:00Z")
     assert "watermark 2051-01-01T00:00:00Z" in marked.stdout
+    assert "warning: the watermark is ahead of the clock" in marked.stderr
     assert run(service, "reset", url, "no hash", "--yes").exit_code == 2
 
 

@@ -92,6 +92,17 @@ def _empty_504(forward: Forward, send: Send) -> None:
     send(Answer(504, [], b"").raw())
 
 
+def _json(status: int, message: str) -> Callable[[Forward, Send], None]:
+    """What gateways of clouds answer after the server behind them has done what was asked."""
+    body = f'{{"message":"{message}"}}'.encode()
+
+    def fault(forward: Forward, send: Send) -> None:
+        forward()
+        send(Answer(status, [("Content-Type", "application/json")], body).raw())
+
+    return fault
+
+
 def _reset(_forward: Forward, _send: Send) -> None:
     raise Reset
 
@@ -138,6 +149,8 @@ GATEWAYS = {
     "503": _page(503, "Caddy", does=False),
     "504 after doing": _page(504, "nginx/1.26", does=True),
     "504 without a body": _empty_504,
+    "504 in JSON": _json(504, "Endpoint request timed out"),
+    "503 in JSON": _json(503, "Service Unavailable"),
     "408": _page(408, "haproxy", does=False),
     "413": _page(413, "nginx", does=False),
     "429": _page(429, "cloudflare", does=False, **{"Retry-After": "1"}),

@@ -118,13 +118,53 @@ def test_case_05_equal_bytes_are_taken_once_whatever_the_validators_are(
         assert polled.poll().rows_added == 2, "bytes that return are a change"
 
 
-def test_a_server_without_validators_that_is_forced_gives_nothing_twice(tmp_path: Path) -> None:
+def test_a_server_without_validators_gives_nothing_twice(tmp_path: Path) -> None:
     with web_server(lambda _: Answer(200, {}, ROWS)) as server:
         polled = Polled(tmp_path, FetchStepUrl(url=f"http://srv.test:{server.port}/"))
         assert polled.poll().rows_added == 2
-        assert polled.poll().uncacheable
+        assert polled.poll().outcome == "up-to-date"
         assert polled.poll(fetch_uncacheable=True).outcome == "up-to-date"
         assert polled.dataset.state().num_records == 2
+
+
+def test_rows_behind_an_answer_without_validators_are_taken(tmp_path: Path) -> None:
+    """One answer of a cache without a tag does not end the polls of a source for ever."""
+    body, headers = ROWS, {"ETag": '"1"'}
+    with web_server(lambda _: Answer(200, headers, body)) as server:
+        polled = Polled(tmp_path, FetchStepUrl(url=f"http://srv.test:{server.port}/"))
+        assert polled.poll().rows_added == 2
+        body, headers = b'{"n": 3}\n', {}
+        assert polled.poll().rows_added == 1
+        body = b'{"n": 4}\n'
+        assert polled.poll().rows_added == 1
+
+
+@pytest.mark.parametrize("merge", [MergeStrategyAppend(), MergeStrategyLedger(primary_key=("n",))])
+def test_an_answer_without_a_byte_is_told_and_notes_nothing(tmp_path: Path, merge: Any) -> None:
+    body = ROWS
+    with web_server(lambda a: Answer(200, {"ETag": f'"{len(server.asked)}"'}, body)) as server:
+        polled = Polled(tmp_path, FetchStepUrl(url=f"http://srv.test:{server.port}/"), merge)
+        assert polled.poll().rows_added == 2
+        head, body = polled.dataset.head(), b""
+        told = polled.poll()
+        assert told.outcome == "up-to-date"
+        assert "gave no byte" in told.warnings[0]
+        body = ROWS
+        assert polled.poll().outcome == "up-to-date"
+        assert polled.dataset.head() == head
+
+
+def test_a_local_file_that_keeps_its_time_and_has_other_bytes_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_bytes(ROWS)
+    os.utime(path, (1, 1))
+    polled = Polled(tmp_path, FetchStepUrl(url=f"file://{path}"))
+    assert polled.poll().rows_added == 2
+    assert polled.poll().outcome == "up-to-date"
+    path.write_bytes(b'{"n": 3}\n')
+    os.utime(path, (1, 1))
+    assert polled.poll().rows_added == 1
+    assert polled.poll().outcome == "up-to-date"
 
 
 def test_a_file_that_was_touched_gives_nothing_twice(tmp_path: Path) -> None:
@@ -162,9 +202,9 @@ def put(feed: Path, name: str) -> None:
     (feed / name).write_bytes(content)
 
 
-def glob(tmp_path: Path, **more: Any) -> Polled:
+def glob(tmp_path: Path, pattern: str = "d-*.csv", **more: Any) -> Polled:
     read = ReadStepCsv(header=True, ddl_schema=("id BIGINT", "v STRING"))
-    step = FetchStepFilesGlob(path=f"{tmp_path}/feed/d-*.csv", **more)
+    step = FetchStepFilesGlob(path=f"{tmp_path}/feed/{pattern}", **more)
     return Polled(tmp_path, step, read=read)
 
 
@@ -251,6 +291,31 @@ def test_equal_files_of_two_names_are_two_files(tmp_path: Path) -> None:
         (feed / f"d-{day}.csv").write_bytes(b"id,v\n1,same\n")
     polled = glob(tmp_path, event_time=EventTimeSourceFromPath(pattern=r"(\d{4}-\d\d-\d\d)"))
     assert polled.poll(exhaust_sources=True).rows_added == 2
+
+
+def test_files_of_one_name_in_several_folders_are_told_and_can_be_taken(tmp_path: Path) -> None:
+    def put_row(folder: str, row: str) -> None:
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "data.csv").write_text(f"id,v\n{row}\n")
+
+    put_row("feed/2", "2,two")
+    polled = glob(tmp_path, "*/data.csv")
+    assert polled.poll().rows_added == 1
+    put_row("feed/1", "1,one")
+    put_row("feed/3", "3,three")
+    (told, _) = polled.poll().warnings  # the first folder has the name now, with other bytes
+    assert "1 file has the name of a file in another folder and was never read: 3/data.csv" in told
+    assert polled.poll(late_files=True).rows_added == 1
+    assert polled.poll(files=("data.csv",)).rows_added == 1
+    assert polled.poll(files=("3/data.csv",)).rows_added == 1
+    assert polled.poll().warnings == ()
+    assert polled.dataset.state().last_source_state.value == "data.csv"
+
+
+def test_a_file_whose_name_no_block_can_hold_is_named(tmp_path: Path) -> None:
+    (folder_of(tmp_path, "d-1.csv") / os.fsdecode(b"d-\xff.csv")).write_bytes(b"id,v\n1,x\n")
+    with refusing("SourceRefused", match=r"'d-\\xff\.csv' is not UTF-8"):
+        glob(tmp_path).poll()
 
 
 def test_only_folders_take_files_by_name(tmp_path: Path) -> None:

@@ -3824,6 +3824,8 @@ export interface components {
       }[];
       /** Of a watermark that was set */
       watermark: string | null;
+      /** Of a watermark that cannot go back */
+      warnings: string[];
     };
     IngestReceipt: {
       outcome: "updated" | "up-to-date";

@@ -64,6 +64,12 @@ def is_repeat(marks: Marks, last: Marks) -> bool:
     return any(marks[key] in known for key in _OF_BODY if key in marks)
 
 
+def body_hash(marks: Marks) -> str | None:
+    """Return the hash of the bytes of an address, without their event time; None if unknown."""
+    body = marks.get(BODY_KEY)
+    return str(body).partition("@")[0] if body else None
+
+
 def files_of(marks: Marks) -> dict[str, str]:
     """Return the hashes of the files of a block by name."""
     found = marks.get(FILES_KEY)

@@ -68,6 +68,15 @@ def test_a_clock_that_is_behind_the_chain_does_no_harm(stores: Stores) -> None:
     assert dataset_of(stores, made).state().system_time == NOON
 
 
+def test_what_no_later_step_takes_back_is_told(stores: Stores) -> None:
+    made, _ = begun(stores)
+    told = [
+        set_watermark(stores, made, Instant.parse(day), now=NOON).warnings
+        for day in (str(NOON), str(NOON), "2000-01-01T00:00:00Z", "2199-01-01T00:00:00Z")
+    ]
+    assert [len(each) for each in told] == [0, 0, 1, 1]
+
+
 def test_a_dry_run_says_what_would_be_and_does_nothing(stores: Stores) -> None:
     made, blocks = begun(stores)
     receipt = set_watermark(stores, made, MAY, now=NOON, dry_run=True)

@@ -2,6 +2,9 @@
 
 A file is copied before it is read, and its status is compared before and after copying, so that
 state and event time always describe the bytes that are read.
+
+A modification time alone does not say that a file is the same: programs that copy set it, and two
+writes may fall into one tick of the clock. So a file with the time of the last poll is hashed.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -16,6 +20,8 @@ from urllib.parse import unquote, urlsplit
 from odf_protocol.errors import BadInput, RemoteFailed
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.info import chunks
 
 from .values import LAST_MODIFIED, Deadline, Fetched, FetchRequest, FetchRules, spooled, state
 
@@ -25,7 +31,8 @@ _LOCAL = ("", "localhost")
 
 
 def fetch_file(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched | None:
-    """Return a copy of the file, or None if its modification time equals the state's.
+    """Return a copy of the file, or None if its modification time equals the state's and its bytes
+    are those of the last poll, as far as its block tells.
 
     Raises:
         SourceMissing, SourceRefused, SourceUnreachable, EventTimeNotFound.
@@ -34,7 +41,12 @@ def fetch_file(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
     if parts.netloc not in _LOCAL:
         raise BadInput("MalformedSource", "a file address names a local path: file:///path")
     path = allowed_file(Path(unquote(parts.path)), request.rules)
-    copy, modified = copied(path, request, since=request.state_of(LAST_MODIFIED))
+    since = request.state_of(LAST_MODIFIED)
+    copy, modified = copied(path, request, since=since)
+    if copy is None:
+        if request.body in (None, present_hash(path)):
+            return None
+        copy, modified = copied(path, request)
     if copy is None:
         return None
     from_clock = isinstance(step.event_time, EventTimeSourceFromSystemTime)
@@ -106,6 +118,29 @@ def copied(
     raise RemoteFailed(
         "SourceUnreachable", f"the file {path} changes while it is read", path=str(path)
     )
+
+
+def present_hash(path: Path) -> str:
+    """Return the hash of a file, empty if it cannot be read. It is kept while size and times tell
+    that the file is the same."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""
+    return _hash_of(str(path), status.st_size, changed_ns(status))
+
+
+def changed_ns(status: os.stat_result) -> int:
+    """Return when the file was last written or given another time."""
+    return max(status.st_mtime_ns, status.st_ctime_ns)
+
+
+@lru_cache(10_000)
+def _hash_of(path: str, _size: int, _changed: int) -> str:
+    try:
+        return str(Multihash.of_chunks(chunks(Path(path))))
+    except OSError:
+        return ""
 
 
 def _opened(path: Path) -> BinaryIO:

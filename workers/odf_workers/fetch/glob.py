@@ -2,7 +2,8 @@
 
 The state is the name of the last file read. Files that sort before it are read only if the request
 asks for them; otherwise those that were never read, or have other bytes now, are a warning. Of
-equal names in several folders only one counts.
+equal names in several folders the first one has the name, which other nodes understand; the others
+are called by their folders, too, and are read like files that came late.
 
 Event times from file names, for sources that declare this.
 
@@ -13,8 +14,9 @@ to the text (RE2, a dialect that the reference also has, without look-around).
 from __future__ import annotations
 
 import glob
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
@@ -37,7 +39,7 @@ from odf_protocol.sources.source_rules import MAX_PATTERN_CHARS
 from odf_protocol.sources.time_patterns import pattern_of
 from odf_storage.datasets.dataset.info import chunks
 
-from .files import allowed_file, copied
+from .files import allowed_file, changed_ns, copied, present_hash
 from .values import ETAG, EventTimeNotFound, Fetched, FetchRequest, FetchRules, state
 
 DEFAULT_FORMAT = "%Y-%m-%d"
@@ -142,16 +144,16 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
     if isinstance(step.event_time, EventTimeSourceFromMetadata):
         raise EventTimeNotFound("the event time of files cannot be taken from their metadata")
     last = request.state_of(ETAG)
-    # Of equal names the first path counts, independent of the order in which folders are listed.
-    paths = {path.name: path for path in sorted(_matches(step.path, request.rules), reverse=True)}
-    ranks = {name: _rank(step, name) for name in paths}
+    paths, namesakes = _named(step, request.rules)
+    ranks = {name: _rank(step, name) for name in (*paths, *namesakes)}
     read_until = None if last is None else _rank_of_last(step, last)
-    earlier = {n: paths[n] for n, rank in ranks.items() if read_until and rank <= read_until}
+    earlier = {n: paths[n] for n in paths if read_until and ranks[n] <= read_until}
     waiting = paths.keys() - earlier.keys()
+    paths |= namesakes
     late: list[str] = []
     if request.late_files or len(waiting) <= 1:
-        late, changed = _behind(earlier, request)
-        _warn(request, [] if request.late_files else late, changed)
+        late, changed = _behind({**earlier, **namesakes}, request)
+        _warn(request, [] if request.late_files else late, changed, namesakes)
     if request.late_files:
         waiting |= set(late)
     waiting |= {name for name in request.again if name in paths}
@@ -167,15 +169,44 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
     copy, _ = copied(allowed_file(paths[name], request.rules), request)
     if copy is None:
         raise RemoteFailed("SourceMissing", f"the file {name} is gone", path=str(paths[name]))
-    newest = last if last is not None and name in earlier else name
+    newest = last if last is not None and (name in earlier or name in namesakes) else name
     return Fetched(
         path=copy,
         state=state(ETAG, newest),
-        event_time=_event_time(step, name) or request.system_time,
+        event_time=_event_time(step, paths[name].name) or request.system_time,
         has_more=len(waiting) > 1,
         name=str(paths[name]),
         marks={FILES_KEY: {name: str(Multihash.of_chunks(chunks(copy)))}},
     )
+
+
+def _named(step: FetchStepFilesGlob, rules: FetchRules) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Return the files by name, and namesakes of them in other folders by their path below the
+    folder where the pattern begins. The first path has the name, in whatever order folders are
+    listed. Raises `SourceRefused`."""
+    begin, paths, namesakes = _fixed_part(step.path), {}, {}
+    for path in sorted(_matches(step.path, rules)):
+        if not _is_utf8(str(path)):
+            shown = repr(os.fsencode(path.name))[1:]
+            raise BadInput(
+                "SourceRefused",
+                f"the name of the file {shown} is not UTF-8, so that no block could say that it "
+                "was read: rename it, or leave it out of the pattern",
+                path=shown,
+            )
+        if path.name in paths:
+            namesakes[str(path.relative_to(begin))] = path
+        else:
+            paths[path.name] = path
+    return paths, namesakes
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _behind(earlier: Mapping[str, Path], request: FetchRequest) -> tuple[list[str], list[str]]:
@@ -187,28 +218,26 @@ def _behind(earlier: Mapping[str, Path], request: FetchRequest) -> tuple[list[st
             status = path.stat()
         except OSError:  # it is gone, and waits for nothing
             continue
-        modified = Instant(max(status.st_mtime_ns, status.st_ctime_ns))
+        modified = Instant(changed_ns(status))
         known = request.taken.files.get(name)
+        stamp = str(path), status.st_size, modified.ns
+
+        def holds(*hashes: str, path: Path = path, stamp: tuple[str, int, int] = stamp) -> bool:
+            return present_hash(path) in hashes or _content_of(*stamp, request.content_of) in hashes
+
+        first = request.taken.files.get(path.name)
+        if known is None and first is not None and holds(*filter(None, first.hashes)):
+            continue  # a namesake in a folder that sorts before took the name after it was read
         if known is None:
             forgotten = request.taken.forgotten
             if forgotten is None or modified > forgotten:
                 late.append(name)
         elif known.hash and modified > known.at:
-            stamp = str(path), status.st_size, modified.ns
-            if known.hash not in (_hash_of(*stamp), _content_of(*stamp, request.content_of)):
+            if not holds(known.hash):
                 changed.append(name)
         elif not known.hash and status.st_mtime_ns > known.at.ns:
             changed.append(name)
     return late, changed
-
-
-@lru_cache(10_000)
-def _hash_of(path: str, _size: int, _changed: int) -> str:
-    """Return the hash of a file; size and time tell that it is still the same."""
-    try:
-        return str(Multihash.of_chunks(chunks(Path(path))))
-    except OSError:
-        return ""
 
 
 @lru_cache(10_000)
@@ -217,7 +246,17 @@ def _content_of(path: str, _size: int, _changed: int, content_of: Callable[[Path
     return content_of(Path(path))
 
 
-def _warn(request: FetchRequest, late: Sequence[str], changed: Sequence[str]) -> None:
+def _warn(
+    request: FetchRequest, behind: Sequence[str], changed: Sequence[str], namesakes: Container[str]
+) -> None:
+    late = [name for name in behind if name not in namesakes]
+    if twins := [name for name in behind if name in namesakes]:
+        what = "1 file has" if len(twins) == 1 else f"{len(twins)} files have"
+        request.warnings.append(
+            f"{what} the name of a file in another folder and {_was(twins)} never read: "
+            f"{_shown(twins)} (refresh with lateFiles, --late-files, to take {_them(twins)}; files "
+            "of different names are taken by themselves)"
+        )
     if late:
         request.warnings.append(
             f"{_files(late)} before the last one read and {_was(late)} never read: "
@@ -255,7 +294,7 @@ def _shown(names: Sequence[str]) -> str:
 
 def _rank(step: FetchStepFilesGlob, name: str) -> Rank:
     """Return the sort key of a file. Names compare by their UTF-8 bytes, like texts elsewhere."""
-    when = _event_time(step, name) if step.order is SourceOrdering.ByEventTime else None
+    when = _event_time(step, Path(name).name) if step.order is SourceOrdering.ByEventTime else None
     return (when.ns if when else 0, name)
 
 

@@ -37,10 +37,21 @@ DATASETS = 32
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A file that was taken: the hash of its bytes (empty: unknown), and the time of its block."""
+    """A file that was taken: the hash of its bytes (empty: unknown), the time of its block, and the
+    hashes of what was taken under its name before."""
 
     hash: str
     at: Instant
+    before: frozenset[str] = frozenset()
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        return (self.hash, *self.before)
+
+    @classmethod
+    def after(cls, last: Taken | None, hash_: str, at: Instant) -> Taken:
+        known = () if last is None or not last.hash else (last.hash,)
+        return cls(hash_, at, frozenset(known) if last is None else last.before.union(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,7 @@ class FilesMemory:
         with self._lock:
             if dataset in self._known:
                 known = self._known[dataset][1].files
-                known.update({name: Taken(hash_, at) for name, hash_ in files.items()})
+                known.update({n: Taken.after(known.get(n), each, at) for n, each in files.items()})
 
 
 def _with_blocks(before: FilesTaken, blocks: Iterable[HashedBlock]) -> FilesTaken:
@@ -100,7 +111,7 @@ def _with_blocks(before: FilesTaken, blocks: Iterable[HashedBlock]) -> FilesTake
         state = value
         for name, hash_ in named.items():
             if hash_ or name not in files:  # a block may repeat the state of the one before
-                files[name] = Taken(hash_, at)
+                files[name] = Taken.after(files.get(name), hash_, at)
         if FORGOTTEN_KEY in marks:
             forgotten = at
     return FilesTaken(files, forgotten, state)

@@ -86,6 +86,8 @@ class FetchRequest:
     """Whether files that were never taken are taken although they sort before the last one."""
     again: tuple[str, ...] = ()
     """Names of files to be taken although they were taken before."""
+    body: str | None = None
+    """Hash of the bytes that the last poll took of an address, if its block notes it."""
     warnings: list[str] = field(default_factory=list)
     """What the fetch has to say to the author of the source, new bytes or not."""
 

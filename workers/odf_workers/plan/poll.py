@@ -9,7 +9,7 @@ from typing import Any
 from odf_protocol.chain.state import ChainState
 from odf_protocol.metadata.events import SetPollingSource, SourceState
 from odf_protocol.metadata.sources import FetchStep, FetchStepMqtt, FetchStepUrl
-from odf_protocol.sources.source_marks import ADDRESS_KEY, address_mark, marks_of
+from odf_protocol.sources.source_marks import ADDRESS_KEY, address_mark, body_hash, marks_of
 
 SOURCE_NAME = "default"
 """Source name in states of the polling source."""
@@ -36,9 +36,9 @@ class NothingToPoll:
 def plan_poll(state: ChainState, *, fetch_uncacheable: bool = False) -> PollPlan | NothingToPoll:
     """Plan the next fetch.
 
-    A dataset with data whose last block has no source state is not polled unless the request
-    demands it, because the fetch would return the same rows again. States with the name of another
-    source do not count.
+    A dataset with data whose last block tells nothing of what was fetched, neither a source state
+    nor the hash of the bytes, is not polled unless the request demands it, because the fetch would
+    return the same rows again. States with the name of another source do not count.
 
     Raises:
         NotUnderstood: the chain holds events of a newer writer.
@@ -50,10 +50,10 @@ def plan_poll(state: ChainState, *, fetch_uncacheable: bool = False) -> PollPlan
     last = state.last_source_state
     if last is not None and last.source_name != SOURCE_NAME:
         last = None
-    remembers = last is not None or isinstance(source.fetch, FetchStepMqtt)
+    marks = marks_of(state.last_add_data)
+    remembers = last is not None or isinstance(source.fetch, FetchStepMqtt) or body_hash(marks)
     if state.last_offset is not None and not remembers and not fetch_uncacheable:
         return NothingToPoll(uncacheable=True)
-    marks = marks_of(state.last_add_data)
     if is_elsewhere(source.fetch, marks):
         last = None
     return PollPlan(source=source, state=last, marks=marks)

@@ -23,6 +23,7 @@ from odf_protocol.instant import day_or_instant
 from odf_protocol.multihash import Multihash
 
 from ...client.nodes.http import open_http
+from ...client.nodes.limits import one_line
 from ...client.nodes.node_api import NodeApi
 from ...client.nodes.remotes import Location
 from ...client.transfer.receive import ChainReader
@@ -252,8 +253,10 @@ def set_watermark(
 def _show(receipt: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(receipt)
-    else:
-        click.echo(receipt_text(receipt))
+        return
+    click.echo(receipt_text(receipt))
+    for warning in receipt.get("warnings", ()):
+        click.echo(f"warning: {one_line(str(warning), 1000)}", err=True)
 
 
 def receipt_text(receipt: dict[str, Any]) -> str:

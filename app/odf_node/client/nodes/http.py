@@ -232,11 +232,15 @@ _ADVICE = {
 }
 
 
-def is_foreign(status: int, body: bytes) -> bool:
-    """Whether an answer without a JSON document comes from another server than a node.
+def is_foreign(status: int, body: bytes, document: Mapping[str, Any] | None) -> bool:
+    """Whether an answer comes from another server than a node. `document` is its JSON, if it is
+    an object.
 
     Nodes refuse with a problem document, with a word as the reference does, or with nothing.
+    Gateways of clouds have JSON of their own, which names no type of a problem.
     """
+    if document is not None:
+        return status in _ADVICE and "type" not in document
     if body.lstrip()[:1] == b"<":
         return True
     return status in _ADVICE or status >= 500 or 300 <= status < 400

@@ -525,7 +525,7 @@ class NodeApi:
         refuse_challenged(response.headers, response.status_code)
         status, document = response.status_code, _document(body)
         facts = answer_facts(response)
-        if document is None and is_foreign(status, body):
+        if is_foreign(status, body, document):
             facts["answered_by"] = one_line(response.headers.get("server", ""))[:SERVER_CHARS]
             return _error(
                 status, {**facts, "message": foreign_answer(response, str(response.url), body)}

@@ -70,6 +70,7 @@ class HistoryReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     dry_run: bool = False
     merges: tuple[MergedBlocks, ...] = ()
     watermark: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def to_json(receipt: HistoryReceipt) -> dict[str, Any]:
@@ -81,6 +82,13 @@ def receipt_of(value: dict[str, Any]) -> HistoryReceipt:
 
 
 ATTEMPTS = 5
+AHEAD = 86_400 * 10**9
+"""Nanoseconds ahead of the clock, beyond which a watermark is told to be so."""
+GOES_BACK = "the watermark is {} already, and never goes back: docs/history.md has the ways out"
+IS_AHEAD = (
+    "the watermark is ahead of the clock, and never goes back: derivatives leave out rows of "
+    "windows before {} that come from now on"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +211,9 @@ def set_watermark(
     for attempt in range(1, ATTEMPTS + 1):
         state = dataset.state(dataset.head())
         if state.watermark is not None and watermark <= state.watermark:
-            return _receipt(state, state, dry_run=dry_run)
+            same = watermark == state.watermark
+            told = () if same else (GOES_BACK.format(state.watermark),)
+            return _receipt(state, state, dry_run=dry_run, warnings=told)
         time = now if state.system_time is None else max(now, state.system_time)
         blocks, after = author(state, (_event(state, watermark),), system_time=time)
         try:
@@ -213,7 +223,8 @@ def set_watermark(
             if attempt == ATTEMPTS:
                 raise
         else:
-            return _receipt(state, after, dry_run=dry_run)
+            told = (IS_AHEAD.format(watermark),) if watermark.ns - now.ns > AHEAD else ()
+            return _receipt(state, after, dry_run=dry_run, warnings=told)
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
@@ -229,7 +240,9 @@ def _event(state: ChainState, watermark: Instant) -> AddData:
     )
 
 
-def _receipt(before: ChainState, after: ChainState, *, dry_run: bool) -> HistoryReceipt:
+def _receipt(
+    before: ChainState, after: ChainState, *, dry_run: bool, warnings: tuple[str, ...] = ()
+) -> HistoryReceipt:
     changed = after is not before
     return HistoryReceipt(
         outcome="updated" if changed else "up-to-date",
@@ -241,6 +254,7 @@ def _receipt(before: ChainState, after: ChainState, *, dry_run: bool) -> History
         records_after=after.num_records,
         dry_run=dry_run,
         watermark=None if after.watermark is None else str(after.watermark),
+        warnings=warnings,
     )
 
 

@@ -22,12 +22,24 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, HashedBlock, SetPollingSource
-from odf_protocol.metadata.sources import FetchStep, FetchStepFilesGlob
+from odf_protocol.metadata.sources import (
+    FetchStep,
+    FetchStepFilesGlob,
+    FetchStepUrl,
+    MergeStrategySnapshot,
+)
 from odf_protocol.multihash import Multihash
-from odf_protocol.sources.source_marks import FILES_KEY, files_of, is_repeat, marks_of
+from odf_protocol.sources.source_marks import (
+    FILES_KEY,
+    body_hash,
+    files_of,
+    is_repeat,
+    marks_of,
+)
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import RowsReceipt, facts_of_slices
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
@@ -52,6 +64,7 @@ from .contents import Contents, marks_with_content
 
 MAX_WARNINGS = 100
 """Limit of different warnings in the receipt of a poll."""
+EMPTY = "the source gave no byte, after it gave rows before: nothing was taken, and nothing noted"
 _COUNTS = ("rows_read", "rows_added", "rows_known", "rows_retracted", "rows_corrected", "fetches")
 _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 
@@ -163,6 +176,7 @@ class _Fetches:
                 content_of=contents,
                 late_files=self.late_files,
                 again=self.again,
+                body=body_hash(plan.marks),
             )
             self.found = fetch(plan.source.fetch, request)
             self.plan, self.warnings = plan, tuple(request.warnings)
@@ -255,6 +269,8 @@ def _attempt(
     if found is None or is_repeat(found.marks, plan.marks):
         return up_to_date(state.head, warnings=fetches.warnings), None
     told = [*fetches.warnings, *found.warnings]
+    if _gives_nothing(found, state, source):
+        return up_to_date(state.head, warnings=(*told, EMPTY)), None
     limit = payload.max_vanish_percent
     with tempfile.TemporaryDirectory(prefix="attempt-", dir=fetches.folder) as folder:
         scratch = Path(folder)
@@ -288,6 +304,18 @@ def _attempt(
     facts["warnings"] = tuple(dict.fromkeys((*told, *plain.warnings, *receipt.warnings)))
     done = PollReceipt(**facts, ran=receipt.ran, fetches=1, has_more=found.has_more)
     return done, None if found.name is None else Path(found.name).name
+
+
+def _gives_nothing(found: Fetched, state: ChainState, source: SetPollingSource) -> bool:
+    """Whether an address that gave rows before gives no byte now. Then the tag of the rows stays,
+    so that they are not taken again when they return. An empty snapshot is a state by itself."""
+    return (
+        isinstance(source.fetch, FetchStepUrl)
+        and not isinstance(source.merge, MergeStrategySnapshot)
+        and state.last_offset is not None
+        and found.table is None
+        and found.path.stat().st_size == 0
+    )
 
 
 def _require_folder(step: FetchStep) -> None:
