@@ -8,12 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.workers.derivatives import add_rows, derivative, moment, node_of, root, transform
+from tests.workers.derivatives import (
+    add_rows,
+    commit,
+    derivative,
+    moment,
+    node_of,
+    root,
+    transform,
+)
 from throwaway import throwaway_stores
 
 from odf_protocol.codec.manifests import to_data
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.events import TransformRequest, TransformResponseInvalidQuery
+from odf_protocol.metadata.events import (
+    AddPushSource,
+    TransformRequest,
+    TransformResponseInvalidQuery,
+)
+from odf_protocol.metadata.sources import (
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    ReadStepNdJson,
+)
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.transform_job import (
     CheckPayload,
@@ -146,3 +163,27 @@ def test_only_checkpoints_of_ours_say_whether_they_hold_state(tmp_path: Path) ->
     assert not holds_state(path)
     with pytest.raises(UnreadableCheckpoint):
         read_checkpoint(str(path), tmp_path)
+
+
+def source(merge: Any) -> AddPushSource:
+    return AddPushSource(source_name="default", read=ReadStepNdJson(), merge=merge)
+
+
+@pytest.mark.parametrize(
+    ("query", "tells"), [(COPY, True), (COPY.replace("event_time", "event_time, op"), False)]
+)
+@pytest.mark.parametrize("why", ["its merge strategy", "its rows", "neither"])
+def test_a_query_that_forgets_what_is_taken_back_is_told_when_it_is_defined(
+    stores: Stores, cities: Dataset, bench: Any, tmp_path: Path, why: str, query: str, tells: bool
+) -> None:
+    """No row is read for that: the sources tell, or the footers of slices."""
+    merge: Any = MergeStrategyLedger(primary_key=("city",))
+    if why == "its merge strategy":
+        merge = MergeStrategySnapshot(primary_key=("city",))
+    commit(cities, source(merge), at=15)
+    if why == "its rows":
+        add_rows(stores, cities, [(str(MARK), "a", 1)], tmp_path, at=20, ops=[1])
+    payload = CheckPayload(definition=to_data(transform([cities], query)))
+    told = run_check(stores, payload, bench, now=moment(200)).warnings
+    assert len(told) == (tells and why != "neither")
+    assert all("`cities` may get retractions" in each and "select `op`" in each for each in told)

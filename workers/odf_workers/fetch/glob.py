@@ -175,7 +175,7 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
         state=state(ETAG, newest),
         event_time=_event_time(step, paths[name].name) or request.system_time,
         has_more=len(waiting) > 1,
-        name=str(paths[name]),
+        name=name,
         marks={FILES_KEY: {name: str(Multihash.of_chunks(chunks(copy)))}},
     )
 

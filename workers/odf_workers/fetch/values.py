@@ -98,8 +98,8 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """New bytes. `name` is the chosen file, for sources of many files. For a `table`, `path` is the
-    folder with its files. `warnings` are for the receipt."""
+    """New bytes. `name` is the one of the chosen file, for sources of many files. For a `table`,
+    `path` is the folder with its files. `warnings` are for the receipt."""
 
     path: Path
     state: SourceState | None

@@ -52,8 +52,14 @@ class EngineInput:
     interval: OffsetInterval | None = None
     has_changes: bool = False
     """Whether any row is not an append."""
+    may_change: bool = False
+    """Whether rows that are no appends are known to come, here or in another batch."""
     watermark: Instant | None = None
     """Event time up to which the input is known to be complete, these rows included."""
+
+
+MAY_CHANGE = b"odf-node/mayChange"
+"""Metadata of the file with the columns of an input whose rows may be taken back."""
 
 
 def vocab_of(given: DatasetVocabulary) -> Vocab:
@@ -78,7 +84,8 @@ def staged(given: TransformRequestInput, path: Path, *, carried: bool) -> Engine
     """
     vocab = vocab_of(given.vocab)
     try:
-        schema = _schema(given)
+        told = pq.read_schema(given.schema_file)
+        schema = told.remove_metadata()
         stored = pa.schema([f.with_type(carrier(f.type)) for f in schema]) if carried else schema
         rows, changes = _write(given, schema, stored, vocab, path)
     except (pa.ArrowException, OSError) as bad:
@@ -92,12 +99,8 @@ def staged(given: TransformRequestInput, path: Path, *, carried: bool) -> Engine
         rows=rows,
         interval=given.offset_interval,
         has_changes=changes,
+        may_change=MAY_CHANGE in (told.metadata or {}),
     )
-
-
-def _schema(given: TransformRequestInput) -> pa.Schema:
-    schema = pq.read_schema(given.schema_file)
-    return schema.remove_metadata()
 
 
 def _write(

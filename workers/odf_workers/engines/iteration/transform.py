@@ -278,6 +278,10 @@ OP_DROPPED = (
     "the inputs hold retractions or corrections, but the query does not select `{}`: all rows "
     "of the result are appends"
 )
+OP_MISSED = (
+    "{} may get retractions or corrections (or {} already), but the query does not select `{}`: "
+    "rows that are taken back there would stay in the result"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,6 +401,10 @@ def _write(request: TransformRequest, work: Work, computed: ComputedResult, path
     operation = work.vocab.operation_type_column
     if not plan.has_operations and any(item.has_changes for item in work.inputs):
         work.listener.warning(OP_DROPPED.format(operation))
+    elif not plan.has_operations and (names := [i.alias for i in work.inputs if i.may_change]):
+        shown = ", ".join(f"`{name}`" for name in names)
+        has = "has them" if len(names) == 1 else "have them"
+        work.listener.warning(OP_MISSED.format(shown, has, operation))
     batches = shaped(computed.batches, plan)
     if not computed.keeps_corrections:
         batches = whole_corrections(batches, operation, splits=computed.splits_corrections)

@@ -289,13 +289,10 @@ def _attempt(
                 source_event_time=_event_time(payload, source.fetch, found),
                 ahead_s=context.ingest.watermark_ahead_s,
             )
-            extras = Extras(
-                source_state=found.state,
-                marks=marks,
-                max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
-            )
-            read = plain.content
-            post = prepare_post(dataset, ingest, read, context, scratch, extras, found.table)
+            limit = context.polls.max_vanish_percent if limit is None else limit
+            extras = Extras(source_state=found.state, marks=marks, max_vanish_percent=limit)
+            content, table = plain.content, found.table
+            post = prepare_post(dataset, ingest, content, context, scratch, extras, table)
             batch = write_post(dataset, state, post, context, scratch)
         commit(dataset, batch, context)
     context.polls.files.add(dataset.id, marks.get(FILES_KEY, {}), now)
@@ -303,7 +300,7 @@ def _attempt(
     facts = {name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__}
     facts["warnings"] = tuple(dict.fromkeys((*told, *plain.warnings, *receipt.warnings)))
     done = PollReceipt(**facts, ran=receipt.ran, fetches=1, has_more=found.has_more)
-    return done, None if found.name is None else Path(found.name).name
+    return done, found.name
 
 
 def _gives_nothing(found: Fetched, state: ChainState, source: SetPollingSource) -> bool:
@@ -338,7 +335,7 @@ def _naming_file(found: Fetched) -> Iterator[None]:
     except NodeError as bad:
         if found.name is None:
             raise
-        raise naming(bad, Path(found.name).name) from None
+        raise naming(bad, found.name) from None
 
 
 def _event_time(payload: PollPayload, step: FetchStep, found: Fetched) -> Instant:

@@ -61,6 +61,7 @@ from ...readers.formats.read import for_media_type
 from ...slices.write import Written, parquet_settings
 from ..ingest.outcome import Extras
 from ..ingest.run import prepare_post, write_post
+from ..transform.chains import may_change
 from ..transform.check import columns_of, expected_schema
 from ..transform.iteration import ask, vocabulary, write_schema
 from ..transform.result import InputFiles, checked, work_folder
@@ -228,7 +229,13 @@ def _request_input(
         query_alias=alias,
         vocab=vocabulary(vocab),
         data_paths=(),
-        schema_file=str(write_schema(schema, path.with_suffix(".schema.parquet"))),
+        schema_file=str(
+            write_schema(
+                schema,
+                path.with_suffix(".schema.parquet"),
+                may_change=may_change(known.dataset, known.state),
+            )
+        ),
         explicit_watermarks=(),
     )
     if rows is None or not rows.num_rows:

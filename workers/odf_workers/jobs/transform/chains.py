@@ -7,16 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import NodeError
-from odf_protocol.metadata.events import HashedBlock, SetTransform, Transform, Watermark
+from odf_protocol.metadata.events import (
+    AddData,
+    ExecuteTransform,
+    HashedBlock,
+    SetTransform,
+    Transform,
+    Watermark,
+)
+from odf_protocol.metadata.sources import MergeStrategyAppend, MergeStrategyLedger
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset, InvalidInterval
 from odf_storage.datasets.dataset.engines import EngineNote, EngineRun, read_note, write_note
 from odf_storage.datasets.node.rights import inputs_not_here
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.pruning.footers import stated_bounds
+from odf_storage.datasets.pruning.learned import LearnedBounds
 from odf_storage.stores.ports.errors import DatasetNotFound
+from odf_storage.stores.ports.values import ObjectKind
 
 from ...engines.port.port import Engine, engine_for
 from ...plan.transform import (
@@ -28,6 +40,7 @@ from ...plan.transform import (
     consumed_by,
     input_block,
 )
+from ...slices.schema import Operation
 
 
 def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Dataset, str]]:
@@ -41,6 +54,40 @@ def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Datas
     if missing:
         raise inputs_not_here(missing)
     return found
+
+
+LOOKED_AT = 64
+"""The newest blocks of an input whose slices say whether it has retractions or corrections."""
+_ONLY_ADD = (MergeStrategyAppend, MergeStrategyLedger)
+
+
+def may_change(dataset: Dataset, state: ChainState) -> bool:
+    """Whether rows of an input are taken back, now or later: its sources merge so, or the footers
+    of its newest slices state other operations than appends. No row is read.
+
+    A footer may lie, and a derivative may pass on what its inputs do not have yet: this serves
+    hints.
+    """
+    polled = () if state.polling_source is None else (state.polling_source,)
+    merges = [source.merge for source in (*polled, *state.push_sources.values())]
+    if any(not isinstance(each, _ONLY_ADD) for each in merges):
+        return True
+    if state.last_offset is None:
+        return False
+    newest = dataset.along(dataset.path(upto=state.head)[:LOOKED_AT])
+    events = [block.event for page in newest for block in page]
+    column = state.vocab.operation_type_column
+    openers = {
+        str(name): partial(dataset.open_object, ObjectKind.DATA, name)
+        for name in (
+            event.new_data.physical_hash
+            for event in events
+            if isinstance(event, AddData | ExecuteTransform) and event.new_data is not None
+        )
+    }
+    found = stated_bounds(LearnedBounds(LOOKED_AT), [column], openers)[column]
+    tops = [None if bounds is None else bounds.greatest for bounds in found]
+    return any(isinstance(top, int) and top > int(Operation.APPEND) for top in tops)
 
 
 def input_chains(

@@ -38,6 +38,7 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.integrity.healing import ObjectDamaged
 from odf_storage.datasets.job_payloads.transform_job import (
     CheckPayload,
@@ -65,7 +66,7 @@ from ...slices.schema import SHOWN_NAMES, Frame, IncompatibleSchema, check_colum
 from ...stages.normalize import normalized
 from ..ingest.source import EngineFailed, preprocessed
 from ..work.context import Engines, WorkerContext
-from .chains import input_datasets
+from .chains import input_datasets, may_change
 from .iteration import ask, empty_input, vocabulary
 from .result import as_before, checked, work_folder
 from .run import input_files
@@ -202,18 +203,10 @@ def run_check(
     engine = engine_for(definition.transform, context.engines.all)
     with work_folder(context.scratch, "check-") as name:
         folder = Path(name)
-        declared: dict[DatasetId, DataSchema] = {}
+        declared = _declared(inputs, context, folder)
         for dataset, alias in inputs:
-            if dataset.state().schema is not None:
-                continue
-            place = folder / f"declared-{len(declared)}"
-            if (
-                columns := expected_schema(
-                    dataset.state(), context.engines, context.job_progress, place
-                )
-            ) is None:
+            if dataset.state().schema is None and dataset.id not in declared:
                 return CheckReceipt(outcome="unknown", reason=f"{NO_SCHEMA}: {alias}")
-            declared[dataset.id] = columns
         data, checkpoint = folder / "data.parquet", folder / "checkpoint"
         vocab = Vocab.of(event)
         request = TransformRequest(
@@ -223,7 +216,13 @@ def run_check(
             vocab=vocabulary(vocab),
             transform=definition.transform,
             query_inputs=tuple(
-                empty_input(*item, folder, declared=declared.get(item[0].id)) for item in inputs
+                empty_input(
+                    *item,
+                    folder,
+                    declared=declared.get(item[0].id),
+                    may_change=may_change(item[0], item[0].state()),
+                )
+                for item in inputs
             ),
             next_offset=0,
             new_checkpoint_path=str(checkpoint),
@@ -244,6 +243,23 @@ def run_check(
         engine=engine.name,
         engine_version=engine.version,
     )
+
+
+def _declared(
+    inputs: Sequence[tuple[Dataset, str]], context: WorkerContext, folder: Path
+) -> dict[DatasetId, DataSchema]:
+    """Return the columns that sources declare of inputs that have none yet; stop at the first input
+    whose sources declare none."""
+    declared: dict[DatasetId, DataSchema] = {}
+    for dataset, _ in inputs:
+        if (state := dataset.state()).schema is not None:
+            continue
+        place = folder / f"declared-{len(declared)}"
+        columns = expected_schema(state, context.engines, context.job_progress, place)
+        if columns is None:
+            break
+        declared[dataset.id] = columns
+    return declared
 
 
 def _hints(request: TransformRequest, engine: Engine) -> tuple[str, ...]:

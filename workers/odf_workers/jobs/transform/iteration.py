@@ -39,6 +39,7 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.engines import EngineNote
 from odf_storage.stores.ports.values import ObjectKind
 
+from ...engines.iteration.inputs import MAY_CHANGE
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import Engine, InvalidQuery, place_of
 from ...plan.transform import InputPlan, TransformPlan
@@ -168,10 +169,14 @@ def vocabulary(vocab: Vocab) -> DatasetVocabulary:
     )
 
 
-def write_schema(schema: DataSchema, path: Path) -> Path:
-    """Write a Parquet file without rows, from which an engine reads the columns of an input."""
+def write_schema(schema: DataSchema, path: Path, *, may_change: bool = False) -> Path:
+    """Write a Parquet file without rows, from which an engine reads the columns of an input, and
+    whether its rows may be taken back."""
     arrow = to_arrow(schema)
-    pq.write_table(arrow.empty_table(), path, **parquet_settings(arrow))
+    with pq.ParquetWriter(path, arrow, **parquet_settings(arrow)) as writer:
+        writer.write_table(arrow.empty_table())
+        if may_change:
+            writer.add_key_value_metadata({MAY_CHANGE: "true"})
     return path
 
 
@@ -182,6 +187,7 @@ def empty_input(
     *,
     as_of: Multihash | None = None,
     declared: DataSchema | None = None,
+    may_change: bool = False,
 ) -> TransformRequestInput:
     """Return an input without rows, with its columns as of a block, by default the head. If it has
     no schema yet, its columns are those `declared`."""
@@ -194,7 +200,13 @@ def empty_input(
         query_alias=alias,
         vocab=vocabulary(state.vocab),
         data_paths=(),
-        schema_file=str(write_schema(schema, folder / f"schema-{dataset.id.multibase}.parquet")),
+        schema_file=str(
+            write_schema(
+                schema,
+                folder / f"schema-{dataset.id.multibase}.parquet",
+                may_change=may_change,
+            )
+        ),
         explicit_watermarks=(),
     )
 
