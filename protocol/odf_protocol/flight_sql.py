@@ -28,14 +28,18 @@ class MalformedProtobuf(BadInput):
     """The bytes are not a protobuf message."""
 
 
-def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def fields(message: bytes, *, most: int | None = None) -> Iterator[tuple[int, int | bytes]]:
     """Yield number and value of each field, in order: an int for a varint, else its bytes.
 
     Raises:
-        MalformedProtobuf: an unknown kind, or a field that does not end.
+        MalformedProtobuf: an unknown kind, a field that does not end, or more than `most` fields.
     """
     at = 0
+    left = len(message) if most is None else most
     while at < len(message):
+        left -= 1
+        if left < 0:
+            raise MalformedProtobuf(f"a message has more than {most} fields", limit=most)
         tag, at = varint(message, at)
         number, kind = tag >> 3, tag & 7
         if kind == VARINT:
@@ -90,6 +94,9 @@ def _written(value: int) -> bytes:
 TYPE_URL = "type.googleapis.com/arrow.flight.protocol.sql."
 MAX_MESSAGE_BYTES = 4 << 20
 """Limit in bytes of a message that is read; queries have a separate limit."""
+MAX_FIELDS = 10_000
+"""Limit of the fields of a message of a stranger, and of the numbers in one of them: each is a
+step of Python."""
 _HANDLE = 1
 """Field of the handle in tickets, and in commands for prepared statements."""
 
@@ -119,7 +126,8 @@ class FlightCommand:
         return bool(self.fields.get(number, [0])[-1])
 
     def numbers(self, number: int) -> list[int]:
-        """Return repeated numbers, packed or separate. Raises `MalformedProtobuf`."""
+        """Return repeated numbers, packed or separate. Raises `MalformedProtobuf`, also for more
+        than `MAX_FIELDS`."""
         found: list[int] = []
         for value in self.fields.get(number, []):
             if isinstance(value, int):
@@ -127,6 +135,10 @@ class FlightCommand:
                 continue
             at = 0
             while at < len(value):
+                if len(found) == MAX_FIELDS:
+                    raise MalformedProtobuf(
+                        f"a field has more than {MAX_FIELDS} numbers", limit=MAX_FIELDS
+                    )
                 one, at = varint(value, at)
                 found.append(one)
         return found
@@ -149,12 +161,13 @@ def read_command(raw: bytes) -> FlightCommand:
     """Return the message in an `Any`.
 
     Raises:
-        MalformedCommand: too long, or of another package. MalformedProtobuf.
+        MalformedCommand: too long, or of another package. MalformedProtobuf, also for more than
+            `MAX_FIELDS` fields.
     """
     if len(raw) > MAX_MESSAGE_BYTES:
         raise BadInput("MalformedCommand", f"a message has {MAX_MESSAGE_BYTES} bytes at most")
     url, value = b"", b""
-    for number, content in fields(raw):
+    for number, content in fields(raw, most=MAX_FIELDS):
         if number == 1 and isinstance(content, bytes):
             url = content
         elif number == 2 and isinstance(content, bytes):
@@ -163,7 +176,7 @@ def read_command(raw: bytes) -> FlightCommand:
     if not url.startswith(prefix) or not name.isalnum():
         raise BadInput("MalformedCommand", "this is no message of Flight SQL")
     found: dict[int, list[int | bytes]] = {}
-    for number, content in fields(value):
+    for number, content in fields(value, most=MAX_FIELDS):
         found.setdefault(number, []).append(content)
     return FlightCommand(name.decode("ascii"), found)
 
@@ -261,7 +274,7 @@ def bound_result(handle: bytes) -> bytes:
 
 
 def _fields(message: bytes) -> dict[int, int | bytes]:
-    return dict(fields(message))
+    return dict(fields(message, most=MAX_FIELDS))
 
 
 def _bytes(found: dict[int, int | bytes], number: int) -> bytes:

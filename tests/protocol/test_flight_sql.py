@@ -12,14 +12,18 @@ from refusals import refusing
 
 from odf_protocol.errors import BadInput
 from odf_protocol.flight_sql import (
+    MAX_FIELDS,
     MAX_MESSAGE_BYTES,
     STREAM_END,
+    action_of,
     bytes_field,
+    command_of,
     descriptor_of,
     fields,
     flight_data,
     read_command,
     stream_part,
+    ticket_of,
     written,
 )
 
@@ -63,6 +67,21 @@ def test_repeated_numbers_are_read_packed_and_one_by_one():
 def test_what_is_no_command_is_refused(raw):
     with refusing("MalformedCommand", "MalformedProtobuf"):
         read_command(raw)
+
+
+def test_a_message_of_a_stranger_has_no_more_fields_and_numbers_than_a_limit():
+    command = bytes_field(1, b"type.googleapis.com/arrow.flight.protocol.sql.CommandGetSqlInfo")
+    single = b"\x08\x01" * MAX_FIELDS
+    assert read_command(command + bytes_field(2, single)).numbers(1) == [1] * MAX_FIELDS
+    packed = read_command(written("CommandGetSqlInfo", (1, b"\x01" * MAX_FIELDS)))
+    assert packed.numbers(1) == [1] * MAX_FIELDS
+    with refusing("MalformedProtobuf", match=f"more than {MAX_FIELDS} numbers"):
+        read_command(written("CommandGetSqlInfo", (1, b"\x01" * (MAX_FIELDS + 1)))).numbers(1)
+    for read in (read_command, command_of, ticket_of, action_of, descriptor_of, stream_part):
+        with refusing("MalformedProtobuf", match=f"more than {MAX_FIELDS} fields"):
+            read(single + b"\x08\x01")
+    with refusing("MalformedProtobuf", match=f"more than {MAX_FIELDS} fields"):
+        read_command(command + bytes_field(2, single + b"\x08\x01"))
 
 
 @given(st.binary(max_size=300), st.integers(0, 80), st.binary(max_size=4))

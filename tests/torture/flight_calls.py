@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 import threading
 from collections.abc import Callable
@@ -75,7 +77,87 @@ def _bind(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
     return client.do_get(ticket, options).read_all()
 
 
+def _handle(rng: random.Random) -> bytes:
+    """A handle that this node did not make: of another dataset or block, deep, odd, long."""
+    query = rng.choice(QUERIES)("alice/rows")
+    pin = {"id": "did:odf:f" + "0" * 64, "alias": "a", "blockHash": "f1620" + "0" * 64}
+    made: list[Any] = [
+        [query, [pin]],
+        [query, [pin] * 5_000],
+        [query, [{**pin, "id": "a" * 50_000}]],
+        [query, [], "A" * 100_000],
+        [query, [], base64.b64encode(pa.schema([]).serialize().to_pybytes()).decode()],
+        [query, [], None, *[1] * 10_000],
+        ["\ud800", []],
+        [rng.choice(["select 1", 1, None]), [rng.choice([{}, 1, []])]],
+    ]
+    deep = b'["select 1", [{"id": "a", "alias": "b", "x": ' + b"[" * 100_000
+    return rng.choice([deep, *(json.dumps(each).encode() for each in made)])
+
+
+def _forged(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+    """A forged handle in each message that holds one."""
+    name = rng.choice(("TicketStatementQuery", "CommandPreparedStatementQuery"))
+    message = written(name, (1, _handle(rng)))
+    if rng.random() < 0.5:
+        return client.do_get(fl.Ticket(message), options).read_chunk()
+    info = client.get_flight_info(fl.FlightDescriptor.for_command(message), options)
+    return client.do_get(info.endpoints[0].ticket, options).read_chunk()
+
+
+def _prepared(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+    text = rng.choice((_text(rng), rng.choice(QUERIES)("alice/rows").encode()))
+    name = rng.choice(("CreatePreparedStatement", "ClosePreparedStatement", "CloseSession"))
+    message = written(f"Action{name}Request", (1, rng.choice((text, _handle(rng)))))
+    return list(client.do_action(fl.Action(name, message), options))
+
+
+def _many_fields(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+    """Megabytes of numbers, packed or one by one, or of fields that mean nothing."""
+    name = rng.choice(("CommandGetSqlInfo", "CommandGetTables", "CommandStatementQuery"))
+    inner = rng.choice(((1, b"\xff\x07" * 1_500_000), (4, b""), (1, b"\xff" * 3_000_000)))
+    message = rng.choice(
+        (written(name, *[inner] * (1 if inner[1] else 900_000)), b"\x08\x01" * 10**6)
+    )
+    descriptor = fl.FlightDescriptor.for_command(message)
+    ask = rng.choice((client.get_flight_info, client.get_schema))
+    if rng.random() < 0.5:
+        return client.do_get(fl.Ticket(message), options).read_chunk()
+    return ask(descriptor, options)
+
+
+def _crumbs(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+    """Headers of no use, beside a call that is right."""
+    token = (b"authorization", b"Bearer " + b"a." * 2_000)
+    headers = rng.choice(
+        (
+            [(b"cookie", b"a=1; " * 1_000)],
+            [(f"x-{n}".encode(), b"1") for n in range(200)],
+            [token, (b"authorization", b"Basic " + b"=" * 3_000)],
+            [(b"times", b"text" * 1_000), (b"user-agent", b"grpc-java" * 300)],
+            [(b"traceparent", b"00-" + b"f" * 5_000)],
+        )
+    )
+    told = fl.FlightCallOptions(timeout=TIMEOUT_S, headers=headers)
+    command = written(rng.choice(("CommandGetTables", "CommandGetSqlInfo", "CommandGetCatalogs")))
+    return client.get_flight_info(fl.FlightDescriptor.for_command(command), told)
+
+
+def _exchanged(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+    writer, reader = client.do_exchange(fl.FlightDescriptor.for_command(_text(rng)), options)
+    with writer:
+        writer.begin(pa.schema([("a", pa.int64())]))
+        writer.write_batch(pa.record_batch({"a": [1] * 10_000}))
+        writer.done_writing()
+        return reader.read_all()
+
+
 CALLS: dict[str, Call] = {
+    "handle": _forged,
+    "prepared": _prepared,
+    "many fields": _many_fields,
+    "headers": _crumbs,
+    "exchange": _exchanged,
     "bind": _bind,
     "query": _query,
     "tables": _tables,

@@ -75,9 +75,21 @@ class Asked:
     upgrades: bool = False
     times: int = 1
     """How many of it are sent at once."""
+    twist: str = "none"
+    lines: tuple[tuple[str, str], ...] = ()
+    """Header lines beside `headers`, which may have a name twice."""
+    framing: str = "length"
+    """A name of `FRAMINGS`."""
+    in_a_row: int = 1
+    """How many are sent on one connection."""
+    frames: bytes = b""
+    """What is sent once an upgrade is accepted."""
 
     def __str__(self) -> str:
-        return f"{self.shape} {self.caller} {self.method} {self.route} {self.target[:120]}"
+        return (
+            f"{self.shape}/{self.twist}/{self.framing} {self.caller} {self.method} {self.route} "
+            f"{self.target[:120]}"
+        )
 
 
 @dataclass(frozen=True)

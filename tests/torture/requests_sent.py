@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from urllib.parse import urlsplit
 
 from requests_made import Asked
+from requests_twisted import FRAMINGS
 
 SILENCE_S = 90.0
 """A request that gets not a byte in this time, and whose connection stays open, needs a kill."""
@@ -99,7 +100,7 @@ def send(url: str, asked: Asked, token: str | None, rng: random.Random) -> Outco
         with socket.create_connection((address.hostname or "", address.port or 80), 30) as link:
             link.settimeout(SILENCE_S)
             with suppress(ConnectionError):  # it may answer before it has all, and hang up
-                _say(link, _bytes(asked, token), asked.shape == "slow")
+                _say(link, bytes_of(asked, token), asked.shape == "slow")
             head = _taken(link, asked, rng)
     except TimeoutError:
         return Outcome(asked, None, time.monotonic() - began, is_silent=True)
@@ -112,7 +113,8 @@ def send(url: str, asked: Asked, token: str | None, rng: random.Random) -> Outco
     return Outcome(asked, status, time.monotonic() - began, waits, text=text)
 
 
-def _bytes(asked: Asked, token: str | None) -> bytes:
+def bytes_of(asked: Asked, token: str | None) -> bytes:
+    """Return the request as it is sent."""
     told = {"Host": "127.0.0.1", "Connection": "close", **asked.headers}
     if token is not None:
         told["Authorization"] = f"Bearer {token}"
@@ -125,11 +127,18 @@ def _bytes(asked: Asked, token: str | None) -> bytes:
             "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
             "x-odf-smtp-version": "1",
         }
-    if asked.body:
-        told["Content-Length"] = str(len(asked.body))
-    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    framed, body = FRAMINGS[asked.framing](asked.body)
+    if asked.in_a_row > 1:
+        told["Connection"] = "keep-alive"
+    told = {each: text for each, text in told.items() if each.lower() not in _names(asked.lines)}
+    pairs = (*told.items(), *asked.lines, *framed)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in pairs)
     head = f"{asked.method} {asked.target} HTTP/1.1\r\n{lines}\r\n"
-    return head.encode("latin-1", "replace") + asked.body
+    return (head.encode("latin-1", "replace") + body) * asked.in_a_row
+
+
+def _names(lines: Iterable[tuple[str, str]]) -> set[str]:
+    return {name.lower() for name, _ in lines}
 
 
 def _say(link: socket.socket, content: bytes, slow: bool) -> None:
@@ -151,7 +160,7 @@ def _taken(link: socket.socket, asked: Asked, rng: random.Random) -> bytes:
     head = link.recv(4096)
     if asked.upgrades and head.startswith(b"HTTP/1.1 101"):
         with suppress(OSError):
-            link.sendall(rng.choice(FRAMES))
+            link.sendall(asked.frames or rng.choice(FRAMES))
     left, until = TAKEN, time.monotonic() + (SLOW_S if asked.shape == "slow" else LISTENS_S)
     link.settimeout(LISTENS_S)
     with suppress(OSError):

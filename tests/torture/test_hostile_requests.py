@@ -1,4 +1,4 @@
-"""Thousands of hostile requests over every route, beside an account that works.
+"""Thousands of hostile requests over every route and door, beside an account that works.
 
 A sample of a seed in each run; `ODF_TEST_HOSTILE_REQUESTS=2000` sends all, and
 `ODF_TEST_HOSTILE_SEED` chooses others.
@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ import pytest
 from flight_calls import call_all
 from hostile import MANIFEST, ROW, prepare
 from nodes import RunningNode, served
-from requests_made import CALLERS, SHAPES, Maker, Names, routes
-from requests_sent import Outcome, send_all
+from requests_made import CALLERS, SHAPES, Asked, Maker, Names, routes
+from requests_sent import Outcome, bytes_of, send_all
+from requests_twisted import FRAMINGS, OF_BODIES, TWISTS, twisted
 from servers import free_port, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
@@ -40,6 +42,9 @@ HONEST_S = 2.0
 BUSY = 5
 """On a busy machine: how many times what it waits alone."""
 MAX_MB = 400
+MORE_HELD = 40
+"""Descriptors and threads that a service may have beyond those before: pools fill up, once."""
+CRASH = ("Traceback (most recent", "request crashed", "a tool crashed", "Task exception was never")
 ENV = {
     "ODF_WORKER_WARM_UP": "false",
     "ODF_NODE_INGEST_WAIT_S": "3",
@@ -118,6 +123,7 @@ class Honest:
 
     def __init__(self, url: str, token: str) -> None:
         self.failures: list[str] = []
+        self.posted = 0
         self.seconds: dict[str, list[float]] = {"post": [], "read": [], "ask": [], "health": []}
         self.client = httpx.Client(
             base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=60
@@ -140,6 +146,7 @@ class Honest:
             except httpx.HTTPError as error:
                 self.failures.append(f"{name}: {error!r}")
             else:
+                self.posted += name == "post"
                 if answer.status_code not in (200, 202):
                     self.failures.append(f"{name}: {answer.status_code} {answer.text[:300]}")
             self.seconds[name].append(time.monotonic() - began)
@@ -176,6 +183,24 @@ def peak_mb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
 
 
+def held(pid: int) -> tuple[int, int]:
+    """Return how many descriptors and threads the process has."""
+    return tuple(len(list(Path(f"/proc/{pid}/{each}").iterdir())) for each in ("fd", "task"))
+
+
+def crashes(log: Path) -> list[str]:
+    """Return lines of the log that tell of a fault of the node itself."""
+    return [
+        line[:2000] for line in log.read_text().splitlines() if any(word in line for word in CRASH)
+    ]
+
+
+def rows_of(url: str, token: str) -> int:
+    query = {"query": 'select count(*) as n from "alice/rows@changelog"'}
+    with httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
+        return int(client.post("/query", json=query, timeout=60).json()["output"]["data"][0]["n"])
+
+
 def told(outcomes: list[Outcome], honest: Honest, memory: int) -> str:
     statuses = Counter(str(each.status) for each in outcomes)
     waits = ", ".join(
@@ -189,13 +214,15 @@ def told(outcomes: list[Outcome], honest: Honest, memory: int) -> str:
 
 def test_hostile_requests_crash_nothing_and_keep_nobody_waiting(stage: Any):
     node, token, names, tokens = stage
-    maker = Maker(names, random.Random(SEED))
+    maker, draws = Maker(names, random.Random(SEED)), random.Random(SEED)
     with working(node.url, token) as alone:
         pass
+    before = held(node.process.pid)
     port, callers = int(node.env["ODF_NODE_FLIGHT_PORT"]), list(tokens.values())
     with working(node.url, token) as honest, ThreadPoolExecutor(1) as pool:
         calls = pool.submit(call_all, port, callers, COUNT // 20, SEED, FLIGHT_AT_ONCE)
-        outcomes = send_all(node.url, maker.requests(COUNT), tokens, at_once=AT_ONCE, seed=SEED)
+        made = [twisted(draws, each) for each in maker.requests(COUNT)]
+        outcomes = send_all(node.url, made, tokens, at_once=AT_ONCE, seed=SEED)
         wrong = calls.result()
     memory = peak_mb(node.process.pid)
     print(told(outcomes, honest, memory))
@@ -205,6 +232,11 @@ def test_hostile_requests_crash_nothing_and_keep_nobody_waiting(stage: Any):
     assert node.process.poll() is None
     assert honest.failures == []
     assert memory < MAX_MB
+    assert crashes(node.data.parent / f"{node.data.name}.log") == []
+    posted = alone.posted + honest.posted
+    wait_until(lambda: rows_of(node.url, token) == posted, f"{posted} rows, each once")
+    more = [now - then for now, then in zip(held(node.process.pid), before, strict=True)]
+    assert max(more) < MORE_HELD, more
     # Of a sample there are too few to speak of a hundredth; each was answered within its minute.
     for name in honest.seconds if COUNT >= ALL else ():
         assert honest.p99(name) < max(HONEST_S, BUSY * alone.p99(name)), name
@@ -218,3 +250,17 @@ def test_a_seed_draws_every_route_and_shape_and_caller():
     }
     assert {each.shape for each in drawn} == set(SHAPES)
     assert {each.caller for each in drawn} == set(CALLERS)
+
+
+def test_a_seed_draws_every_twist_that_fits_and_sends_what_it_made():
+    draws = random.Random(SEED)
+    plain = Asked("/", "long", "owner", "POST", "/", {}, b"{}")
+    drawn = [twisted(draws, plain) for _ in range(300)]
+    assert {each.twist for each in drawn} == set(TWISTS)
+    bodiless = [twisted(draws, replace(plain, body=b"")) for _ in range(300)]
+    assert {each.twist for each in bodiless} == set(TWISTS) - OF_BODIES
+    for name, framing in FRAMINGS.items():
+        lines, body = framing(b"{}")
+        sent = bytes_of(replace(plain, framing=name), "t")
+        assert sent.endswith(b"\r\n\r\n" + body)
+        assert all(f"\r\n{each}: {text}\r\n".encode() in sent for each, text in lines)

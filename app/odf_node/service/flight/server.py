@@ -141,7 +141,8 @@ _FACTS: dict[int, tuple[int, Any]] = {
 def sql_info(asked: Sequence[int], version: str) -> pa.RecordBatch:
     """Return the requested facts that the node knows, or all facts if `asked` is empty."""
     facts = {**_FACTS, 1: (_TEXT, version)}
-    names = [name for name in sorted(facts) if not asked or name in asked]
+    wanted = frozenset(asked)
+    names = [name for name in sorted(facts) if not wanted or name in wanted]
     children = [
         pa.array([facts[name][1] for name in names if facts[name][0] == kind], of)
         for kind, (_, of) in enumerate(_KINDS)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from anyio import from_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive
 
 from odf_protocol.errors import BadInput, LimitExceeded
@@ -45,13 +45,21 @@ class BodyTooLong(LimitExceeded):
 
 
 async def small_body(request: Request, limit: int) -> bytes:
-    """Return the whole body, of at most `limit` bytes. Raises `BodyTooLong`."""
+    """Return the whole body, of at most `limit` bytes. Raises `BodyTooLong`, `BodyBrokeOff`."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise BodyTooLong(limit)
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise BodyTooLong(limit)
+    except ClientDisconnect:
+        raise body_left() from None
     return bytes(body)
+
+
+def body_left() -> BadInput:
+    """The client has gone before the end of its body."""
+    return BadInput("BodyBrokeOff", "the client left in the middle of the body")
 
 
 async def small_form(
@@ -151,7 +159,7 @@ class Body:
 
     def _piece(self, message: Message) -> bytes:
         if message["type"] == "http.disconnect":
-            raise BadInput("BodyBrokeOff", "the client left in the middle of the body")
+            raise body_left()
         piece: bytes = message.get("body", b"")
         self.size += len(piece)
         if self.size > self._limit:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from anyio import to_thread
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from odf_protocol.errors import NodeError, NodeFault
 from odf_storage.runtime.extras import app_version, need
@@ -46,8 +46,12 @@ class McpDoor:
     body_bytes: int
     """Limit of the body of a request."""
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, base: str) -> None:
-        """Answer one request, for the actor in its scope. `base` is the address of this node."""
+    async def serve(
+        self, scope: Scope, body: bytes, receive: Receive, send: Send, base: str
+    ) -> None:
+        """Answer one request, for the actor in its scope, whose body came already: a body that does
+        not come is an error of the client, but a crash for the SDK. `base` is the address of this
+        node."""
         server = await to_thread.run_sync(self._loaded)
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
@@ -56,7 +60,7 @@ class McpDoor:
             server, json_response=True, stateless=True, max_request_body_size=self.body_bytes
         )
         async with manager.run():  # one for each request: nothing outlives it
-            await manager.handle_request(scope, receive, send)
+            await manager.handle_request(scope, _again(body, receive), send)
 
     def _loaded(self) -> Server[Any]:
         """Return the server. Raises `ExtraMissing`."""
@@ -103,6 +107,16 @@ class McpDoor:
             _log.exception("a tool crashed: %s", params.name[:50])
             return _result({"error": "Internal", "message": INTERNAL_MESSAGE}, is_error=True)
         return _result(answer)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` of a request whose body was read."""
+    rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_one() -> Message:
+        return rest.pop() if rest else await receive()
+
+    return next_one
 
 
 BASE = "mcp_base"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..auth.access import refuse_bad_token
+from ..http.bodies import small_body
 from ..http.deps import ActorDep, BaseDep, wired
 from .door import McpDoor
 
@@ -22,12 +23,12 @@ DoorDep = Annotated[McpDoor, Depends(wired(McpDoor))]
 class McpAnswer(Response):
     """The answer that the door gives."""
 
-    def __init__(self, door: McpDoor, base: str) -> None:
+    def __init__(self, door: McpDoor, body: bytes, base: str) -> None:
         super().__init__()
-        self._door, self._base = door, base
+        self._door, self._sent, self._base = door, body, base
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._door.serve(scope, receive, send, self._base)
+        await self._door.serve(scope, self._sent, receive, send, self._base)
 
 
 @router.get("/mcp", summary="Refused: there is no stream of messages", status_code=405)
@@ -41,7 +42,7 @@ async def nothing_here() -> Response:
 
 @router.post("/mcp", summary="A message of the Model Context Protocol")
 @router.post("/mcp/", include_in_schema=False)
-async def message(door: DoorDep, actor: ActorDep, base: BaseDep) -> Response:
+async def message(request: Request, door: DoorDep, actor: ActorDep, base: BaseDep) -> Response:
     """Answer a message. There are no sessions, and no stream of messages by GET."""
     refuse_bad_token(actor)
-    return McpAnswer(door, base)
+    return McpAnswer(door, await small_body(request, door.body_bytes), base)

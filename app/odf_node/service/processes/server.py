@@ -13,13 +13,14 @@ header that a proxy has not checked must have no effect.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from odf_protocol.errors import LimitExceeded
 
@@ -47,6 +48,8 @@ class PatientHttp(HttpToolsProtocol):
     """Bytes of header lines, trailers included; more: 431."""
     max_headers = 128
     """Header lines, trailers included; more: 431."""
+    max_waiting_requests = 100
+    """Requests of a connection that wait for the answer to an earlier one; more: it is closed."""
     _waiting: asyncio.TimerHandle | None = None
     _in_header = True
     _refusal: LimitExceeded | None = None
@@ -57,10 +60,18 @@ class PatientHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._cycles: deque[RequestResponseCycle] = deque()
+        """Requests without a whole response: the first is served, the others wait for it. Our base
+        knows the last one only."""
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._wait_no_more()
+        for each in self._cycles:
+            if not each.response_complete:
+                each.disconnected = True  # what it sends from now on goes nowhere
+                each.message_event.set()
+        self._cycles.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -100,6 +111,12 @@ class PatientHttp(HttpToolsProtocol):
         self._in_header, self._unplaced = False, 0
         self._wait_no_more()
         super().on_headers_complete()
+        if self._pending() and self._cycles[-1] is self.cycle:
+            return  # an upgrade
+        if len(self._cycles) > self.max_waiting_requests:
+            raise ValueError("more requests wait for their answers than a connection may have")
+        if self.cycle is not None:
+            self._cycles.append(self.cycle)
 
     def on_chunk_header(self) -> None:
         self._unplaced = 0
@@ -114,10 +131,13 @@ class PatientHttp(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Respond to invalid HTTP, or to a refused request, and end the connection."""
-        if self._refusal is None:
-            super().send_400_response(msg)
-            return
         self._wait_no_more()
+        if self._refusal is None:
+            if self._may_answer():
+                super().send_400_response(msg)
+            else:
+                self.transport.close()
+            return
         if self._may_answer():
             self.transport.write(_answer(self._refusal))
         # If we closed at once with unread bytes, the client would get a reset and lose the answer.
@@ -129,9 +149,16 @@ class PatientHttp(HttpToolsProtocol):
 
     def _may_answer(self) -> bool:
         """Return whether a response now would not overlap or precede that of an earlier request."""
-        if self.cycle is None or self.cycle.response_complete:
+        if not self._pending():
             return True
-        return not (self._in_header or self.cycle.response_started)
+        is_first = len(self._cycles) == 1 and not self._in_header
+        return is_first and not self._cycles[0].response_started
+
+    def _pending(self) -> bool:
+        """Return whether a request has no whole response yet."""
+        while self._cycles and self._cycles[0].response_complete:
+            self._cycles.popleft()
+        return bool(self._cycles)
 
     def _too_long(self) -> LimitExceeded:
         return LimitExceeded(
