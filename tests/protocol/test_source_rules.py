@@ -90,6 +90,13 @@ WRONG = [
     (push(merge={"kind": "Snapshot", "primaryKey": ["a"], "compareColumns": ["c"]}), "`c`"),
     (push({"kind": "Csv", "ddlSchema": ["a TINYINT"]}), "a"),
     (url("s3://bucket/x"), "s3"),
+    (url("https://x.test/${{ env.X"), "has no end"),
+    (url("https://x.test/${{ secrets.KEY }}"), "secrets.KEY"),
+    (url("https://x.test/", headers=[{"name": "X", "value": "${{ KEY }}"}]), "KEY"),
+    (url("https://x.test/", headers=[{"name": "a b", "value": "1"}]), "no word"),
+    (url("https://x.test/", headers=[{"name": "Host", "value": "1"}]), "connection"),
+    (url("https://x.test/", headers=[{"name": n, "value": "1"} for n in ("X", "x")]), "twice"),
+    (polling({"kind": "Container", "image": "x", "args": ["${{ env. }}"]}), "env"),
     (url("https://x.test/y", eventTime=from_path("(")), "regular expression"),
     (url("https://x.test/y", eventTime=from_path("(.*)", "YYYY")), "pattern"),
     (

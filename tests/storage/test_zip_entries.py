@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odf_storage.runtime.private_files import DAMAGED, METHODS, unpacked
+from odf_storage.runtime.private_files import DAMAGED, METHODS, entries_of, unpacked
 
 PIECE = 16 * 1024
 methods = pytest.mark.parametrize("method", sorted(METHODS))
@@ -71,3 +71,17 @@ def test_an_entry_that_ends_too_early_is_refused(method: int) -> None:
 def test_a_method_whose_memory_the_archive_chooses_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="method"):
         pieces(zipped(b"rows", zipfile.ZIP_LZMA))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_of_entries_with_one_name_the_last_one_counts() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in (("a.csv", "old"), ("b.csv", "other"), ("a.csv", "new")):
+            archive.writestr(name, content)
+    with zipfile.ZipFile(out) as archive:
+        found = {
+            e.filename: b"".join(unpacked(archive, e, piece_bytes=9)) for e in entries_of(archive)
+        }
+    assert found == {"a.csv": b"new", "b.csv": b"other"}
+    assert list(found) == ["a.csv", "b.csv"]

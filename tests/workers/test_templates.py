@@ -68,6 +68,14 @@ def test_values_are_not_read_as_templates() -> None:
     assert expand("${{ env.a }}", {"a": "${{ env.secret }}", "secret": "s"}) == "${{ env.secret }}"
 
 
+def test_a_value_may_be_a_part_of_an_address_that_it_does_not_cut() -> None:
+    text = "https://x.test/${{ env.part }}?a=1"
+    assert expand(text, {"part": "a%23?b=c&d"}, is_address=True) == "https://x.test/a%23?b=c&d?a=1"
+    with refusing("MalformedSource", match="%23") as caught:
+        expand(text, {"part": "secret#rest"}, is_address=True)
+    assert "secret" not in str(caught.value)
+
+
 def test_an_endless_expansion_is_refused() -> None:
     with refusing("ExpansionTooLong"):
         expand("${{ env.a }}" * 2_000, {"a": "x" * 1_000})

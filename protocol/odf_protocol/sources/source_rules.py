@@ -5,7 +5,8 @@ Chains of other writers may contain such sources; they are refused when they are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,8 @@ from ..metadata.events import AddPushSource, MetadataEvent, SetPollingSource
 from ..metadata.sources import (
     EventTimeSourceFromMetadata,
     EventTimeSourceFromPath,
+    FetchStep,
+    FetchStepContainer,
     FetchStepFilesGlob,
     FetchStepUrl,
     ReadStep,
@@ -26,10 +29,14 @@ from ..metadata.sources import (
 )
 from .csv_header import UTF8, encoding_of
 from .source_options import check_options, options_of
+from .templates import check_templates
 from .time_patterns import pattern_of
 
 MAX_PATTERN_CHARS = 1_000
 """Limit in characters of a regular expression for event times."""
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade"})
+"""Headers that belong to the connection; a source may not set them."""
 SCHEMES = ("http", "https", "file", "ftp", "ftps", *kartothek.SCHEMES)
 """Schemes of addresses that can be polled."""
 
@@ -49,7 +56,7 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
 
     Raises:
         Unsupported, UnsupportedPattern, UnsupportedSchema, UnknownSourceOption, KeyNotDeclared,
-        UnfitSource, MalformedAddress.
+        UnfitSource, MalformedAddress, MalformedSource, InvalidPattern.
     """
     if not isinstance(event, AddPushSource | SetPollingSource):
         return
@@ -161,6 +168,10 @@ def _check_key(event: AddPushSource | SetPollingSource, columns: Sequence[str]) 
 
 def _check_fetch(event: SetPollingSource) -> None:
     fetch = event.fetch
+    for text in _templated(fetch):
+        check_templates(text)
+    if isinstance(fetch, FetchStepUrl):
+        check_headers([(each.name, each.value) for each in fetch.headers or ()])
     rule = getattr(fetch, "event_time", None)
     if isinstance(rule, EventTimeSourceFromPath):
         check_event_time(rule)
@@ -179,6 +190,40 @@ def _check_fetch(event: SetPollingSource) -> None:
         kartothek.check_source(event)
         if "${{" not in fetch.url:
             kartothek.parse_address(fetch.url)
+
+
+def _templated(fetch: FetchStep) -> Iterator[str]:
+    """Yield the texts of a fetch step in which templates are expanded."""
+    match fetch:
+        case FetchStepUrl():
+            yield fetch.url
+            yield from (each.value for each in fetch.headers or ())
+        case FetchStepContainer():
+            yield from (fetch.image, *(fetch.command or ()), *(fetch.args or ()))
+            yield from (each.value for each in fetch.env or () if each.value is not None)
+
+
+def check_headers(headers: Sequence[tuple[str, str]]) -> None:
+    """Check names and values that a source sends to a web server. Raises `MalformedSource`."""
+    seen: set[str] = set()
+    for name, value in headers:
+        known = name.lower()
+        if not HEADER_NAME.fullmatch(name):
+            why = "its name is no word of letters, digits and hyphens"
+        elif known in OWN_HEADERS:
+            why = "it belongs to the connection"
+        elif known in seen:
+            why = "it is named twice: join the values by a comma, in one header"
+        elif not value.isascii() or any(each in value for each in "\r\n\0"):
+            why = "its value has a line break or a letter beyond ASCII"
+        else:
+            seen.add(known)
+            continue
+        raise BadInput(
+            "MalformedSource",
+            f"the source cannot send the header {name[:100]!r}: {why}",
+            header=name[:100],
+        )
 
 
 def check_event_time(rule: EventTimeSourceFromPath) -> None:

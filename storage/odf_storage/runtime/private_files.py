@@ -80,8 +80,10 @@ def is_litter(name: str) -> bool:
 
 
 def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Return the files of an archive, in their order, without litter."""
-    return [entry for entry in archive.filelist if not is_litter(entry.filename)]
+    """Return the files of an archive, in their order, without litter. Of entries with one name the
+    last one counts, as for other programs: it was added to replace the others."""
+    last = {entry.filename: entry for entry in archive.filelist}
+    return [entry for name, entry in last.items() if not is_litter(name)]
 
 
 def unpacked(

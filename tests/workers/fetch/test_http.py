@@ -103,6 +103,14 @@ def test_ten_redirects_are_followed_and_no_more(asked: Ask) -> None:
             fetch(FetchStepUrl(url=url(server.port, "/11")), asked())
 
 
+def test_a_redirect_to_nowhere_is_told_as_one(asked: Ask) -> None:
+    with (
+        web_server(lambda _: Answer(302, {})) as server,
+        refusing("SourceUnreachable", match="302, a redirect, and does not say where to"),
+    ):
+        fetch(FetchStepUrl(url=url(server.port)), asked())
+
+
 def test_an_answer_packed_by_gzip_is_unpacked(asked: Ask) -> None:
     for encoding in ("gzip", "x-gzip", "identity, GZIP"):
         answer = Answer(200, {"Content-Encoding": encoding}, gzip.compress(b"rows"))

@@ -23,6 +23,7 @@ from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.metadata.events import SourceState
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
 from odf_protocol.sources.source_options import ContentType, options_of
+from odf_protocol.sources.source_rules import check_headers
 
 from ..prepare.run import members
 from ..readers.values.features import BEGIN_BYTES, is_page_type, is_text, web_page
@@ -42,8 +43,6 @@ from .values import (
 MAX_REDIRECTS = 10
 MAX_VALIDATOR_CHARS = 4_096
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade"})
-"""Headers that belong to the connection; a source may not set them."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -58,10 +57,7 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
         WebPage: the server declares that the answer is a web page.
     """
     deadline = Deadline(request.rules)
-    headers = {
-        header.name: expand(header.value, request.rules.variables) for header in step.headers or ()
-    }
-    asked = parsed(url), checked(headers)
+    asked = parsed(url), headers_of(step, request.rules.variables)
     conditions = _conditions(request)
     with (
         client_of(request.rules) as client,
@@ -166,7 +162,7 @@ def answered(
                 if response.status_code not in REDIRECTS:
                     yield response
                     return
-                target = parsed(response.headers.get("location", ""), base=url)
+                target = parsed(_location(response), base=url)
             finally:
                 response.close()
             headers = headers if _origin(target) == _origin(url) else {}
@@ -180,6 +176,18 @@ def answered(
     raise RemoteFailed(
         "SourceUnreachable", f"the source redirects more than {MAX_REDIRECTS} times", host=url.host
     )
+
+
+def _location(response: httpx.Response) -> str:
+    found = response.headers.get("location", "")
+    if not found:
+        raise RemoteFailed(
+            "SourceUnreachable",
+            f"the source answers with status {response.status_code}, a redirect, and does not say "
+            "where to",
+            status=response.status_code,
+        )
+    return str(found)
 
 
 def _sent(
@@ -227,14 +235,12 @@ def parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
     return url if base is None else url.copy_with(username="", password="")
 
 
-def checked(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers if a source may send them. Raises `MalformedSource`."""
-    for name, value in headers.items():
-        if name.lower() in OURS or "\n" in value or "\r" in value or not value.isascii():
-            raise BadInput(
-                "MalformedSource", f"the source cannot send the header {name!r}", header=name
-            )
-    return headers
+def headers_of(step: FetchStepUrl, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of the source with their values. Raises `MalformedSource`,
+    `InvalidPattern`, `ValueNotFound`."""
+    given = [(each.name, expand(each.value, variables)) for each in step.headers or ()]
+    check_headers(given)
+    return dict(given)
 
 
 def _login(url: httpx.URL) -> dict[str, str]:

@@ -58,7 +58,7 @@ from odf_storage.stores.ports.keyed import KeyedContent, KeyInfo
 
 from ..readers.formats.plain import PlainTables, TableFile, TablePart
 from .files import CHUNK_BYTES, allowed_folder
-from .http import answered, body_of, checked, client_of, http_time, parsed
+from .http import answered, body_of, client_of, headers_of, http_time, parsed
 from .values import (
     ETAG,
     HIDDEN,
@@ -67,7 +67,6 @@ from .values import (
     FetchRequest,
     FetchRules,
     check_size,
-    expand,
     saying,
     spooled,
     state,
@@ -337,14 +336,13 @@ def _bucket(
 def _web(
     address: SourceAddress, step: FetchStepUrl, request: FetchRequest, deadline: Deadline
 ) -> Iterator[KeyedReads]:
-    variables = request.rules.variables
-    headers = {header.name: expand(header.value, variables) for header in step.headers or ()}
+    headers = headers_of(step, request.rules.variables)
     parsed(address.store)
     with client_of(request.rules) as client:
         yield HttpKeyedStore(
             client,
             address.store,
-            checked(headers),
+            headers,
             request.rules,
             deadline=deadline,
             folder=request.folder,

@@ -180,7 +180,7 @@ def fetch(step: FetchStep, request: FetchRequest) -> Fetched | None:
 def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
     if step.cache is not None and request.state is not None:
         return None  # cached for ever: never read again
-    url = expand(step.url, request.rules.variables)
+    url = expand(step.url, request.rules.variables, is_address=True)
     try:
         parts = urlsplit(url)
         scheme, place = parts.scheme, unquote(parts.path)

@@ -2,18 +2,15 @@
 
 Check addresses of sources with `runtime/networks.py`, and raise the errors of a fetch.
 
-Templates in source definitions: `${{ env.NAME || 'text' || 1 }}`.
-
-The first alternative with a value is used; an empty variable is a value. Text is expanded once,
-left to right: the value of a variable is never read as a template, and `||` inside quotes does not
-separate alternatives. Source: ODF data plane notes, "Templates".
+Templates in source definitions (`odf_protocol/sources/templates.py`) and their values: the first
+alternative with a value is used; an empty variable is a value. Text is expanded once, left to
+right: the value of a variable is never read as a template.
 
 Errors of a fetch show the source as it is written, never the values of its templates.
 """
 
 from __future__ import annotations
 
-import re
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +25,7 @@ from odf_protocol.errors import BadInput, LimitExceeded, NodeError, RemoteFailed
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import SetPollingSource, SourceState
 from odf_protocol.metadata.sources import FetchStep
-from odf_protocol.sources.templates import CLOSE, OPEN, templates
+from odf_protocol.sources.templates import CLOSE, OPEN, alternatives, templates
 from odf_storage.runtime.networks import HostRefused, Resolver, reachable, resolved
 
 from ..engines.remote.runtimes import ContainerRules
@@ -181,24 +178,33 @@ def allowed_addresses(host: str, port: int, rules: FetchRules) -> list[str]:
         ) from None
 
 
-_ALTERNATIVE = re.compile(r"(?:'[^']*'|(?!\|\|).)*", re.DOTALL)
-_VARIABLE = re.compile(r"env\.([A-Za-z0-9_-]+)")
-_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
-_TEXT = re.compile(r"'([^']*)'")
 MAX_CHARS = 1 << 20
 """Limit of the characters of an expanded text."""
 
 
-def expand(text: str, variables: Mapping[str, str]) -> str:
+def expand(text: str, variables: Mapping[str, str], *, is_address: bool = False) -> str:
     """Return the text with every template replaced by its value.
+
+    A value stands in an address as it is, since it may be a whole one, several parameters or a part
+    of a path. Only `#` is refused, as no server receives what follows it.
 
     Raises:
         InvalidPattern: the facts name the token.
         ValueNotFound: the facts name the inner text of the template.
+        MalformedSource: a value would cut the address.
     """
     parts, at = [], 0
     for begin, end in templates(text):
-        parts += [text[at:begin], _value(text[begin + len(OPEN) : end].strip(), variables)]
+        inner = text[begin + len(OPEN) : end].strip()
+        value = _value(inner, variables)
+        if is_address and "#" in value:
+            raise BadInput(
+                "MalformedSource",
+                f"the value of the template {inner!r} has a '#', which would cut the address: "
+                "write %23, and encode what else belongs to the value (%26 for &, %2F for /)",
+                detail=inner,
+            )
+        parts += [text[at:begin], value]
         at = end + len(CLOSE)
     expanded = "".join([*parts, text[at:]])
     if len(expanded) > MAX_CHARS:
@@ -209,7 +215,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def _value(inner: str, variables: Mapping[str, str]) -> str:
-    values = [_looked_up(token, variables) for token in [_parsed(t) for t in _tokens(inner)]]
+    values = (variables.get(t) if is_variable else t for is_variable, t in alternatives(inner))
     found = next((value for value in values if value is not None), None)
     if found is None:
         raise BadInput(
@@ -218,38 +224,6 @@ def _value(inner: str, variables: Mapping[str, str]) -> str:
             detail=inner,
         )
     return found
-
-
-def _tokens(inner: str) -> list[str]:
-    """Return the alternatives, trimmed; `||` inside quotes belongs to the text."""
-    tokens, at = [], 0
-    while True:
-        match = _ALTERNATIVE.match(inner, at)
-        end = match.end() if match else at
-        tokens.append(inner[at:end].strip())
-        if end >= len(inner):
-            return tokens
-        at = end + len("||")
-
-
-def _parsed(token: str) -> tuple[str, str]:
-    """Return (`env`, name) or (`text`, value)."""
-    if variable := _VARIABLE.fullmatch(token):
-        return "env", variable[1]
-    if _NUMBER.fullmatch(token):
-        return "text", token
-    if text := _TEXT.fullmatch(token):
-        return "text", text[1].strip()
-    raise BadInput(
-        "InvalidPattern",
-        f"{token!r} is no variable (env.NAME), number or quoted text",
-        detail=token,
-    )
-
-
-def _looked_up(token: tuple[str, str], variables: Mapping[str, str]) -> str | None:
-    kind, value = token
-    return variables.get(value) if kind == "env" else value
 
 
 HIDDEN = "…"
