@@ -9,6 +9,8 @@ from constants import constants
 from refusals import refusing
 from tests.workers.derivatives import commit, derivative, root, transform
 
+from odf_node.service.auth.actors import ANONYMOUS
+from odf_node.service.derivatives.derivatives import derivation
 from odf_node.service.derivatives.follow import follow, is_passing, submit_transform
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
@@ -235,6 +237,8 @@ def test_an_absent_input_is_waited_for(node, clock, tens, cities):
     settled(node, clock, Failed("InputsNotHere", "not here"))
     row = node.stores.derivations.find(tens.id)
     assert (row.paused, row.due_at) == (False, None)
+    status = derivation(node.derivatives, ANONYMOUS, tens.entry, tens.state())["status"]
+    assert status == "waiting"  # not `up-to-date`, which says that all of its input was read
     commit(cities, SetInfo(description="here"), at=100)
     follow(node.following)
     clock.pass_by(2)

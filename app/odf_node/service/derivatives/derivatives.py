@@ -75,8 +75,8 @@ def _status(stores: Stores, row: Derivation, behind: int, state: ChainState) -> 
         return _job_status(stores.jobs, row.job)
     if row.paused:
         return "paused"
-    if row.problem is not None and row.due_at is not None:
-        return "retrying"
+    if row.problem is not None:  # one without a time waits for a move of an input
+        return "retrying" if row.due_at is not None else "waiting"
     if row.wanted is False:
         return "manual"
     settled = state.schema is not None
