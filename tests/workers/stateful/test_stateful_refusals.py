@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,3 +112,14 @@ def test_a_temporal_table_is_joined_by_its_primary_key(spark: SparkSession, tmp_
     assert Play(spark, tmp_path, query, INPUTS, temporal={"y": ["k"]}).plan is not None
     with pytest.raises(NotIncremental, match="primary key"):
         Play(spark, tmp_path, query, INPUTS, temporal={"y": ["k", "v"]})
+
+
+def test_an_as_of_join_is_taken_in_a_thread_that_made_no_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Jobs run in such threads; Spark 4.3 parses by the settings of the thread's active session."""
+    query = (
+        "select x.k from x asof join y match_condition (x.event_time >= y.event_time) on x.k = y.k"
+    )
+    with ThreadPoolExecutor(1) as other:
+        other.submit(Play, spark, tmp_path, query, INPUTS).result()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -25,10 +26,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+_SESSION = "org.apache.spark.sql.classic.SparkSession"
 _ASKED_OFTEN: Mapping[str, str] = {
     "functions": "org.apache.spark.sql.functions",
     "org.apache.spark.sql.functions": "org.apache.spark.sql.functions",
-    "org.apache.spark.sql.classic.SparkSession": "org.apache.spark.sql.classic.SparkSession",
+    _SESSION: _SESSION,
     "PythonUtils": "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.expressions.Window": "org.apache.spark.sql.expressions.Window",
 }
@@ -149,6 +151,23 @@ def _same_type(one: Node, other: Node) -> bool:
     return bool(one.dataType().equals(other.dataType()))
 
 
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Make a session the active one of the thread until the block ends: Spark parses texts by the
+    settings of the active session, whichever session it is asked through, and without one by its
+    defaults."""
+    known: Any = known_class(session._jvm._gateway_client, _SESSION)
+    before = known.getActiveSession()
+    known.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            known.setActiveSession(before.get())
+        else:
+            known.clearActiveSession()
+
+
 class Catalyst:
     """Reads and builds plans in one session."""
 
@@ -161,7 +180,14 @@ class Catalyst:
         return known_class(self._client, f"{package}.{name}")
 
     def parsed(self, text: str) -> Node:
-        return self.session._jsparkSession.sessionState().sqlParser().parseQuery(text)
+        """Parse a text that is to be a query."""
+        with active(self.session):
+            return self._parser.parseQuery(text)
+
+    def parsed_command(self, text: str) -> Node:
+        """Parse a text that may be any command."""
+        with active(self.session):
+            return self._parser.parsePlan(text)
 
     def analysed(self, text: str) -> Node:
         """Return the analysed plan of a query, with common table expressions inlined."""
@@ -260,7 +286,12 @@ class Catalyst:
         return self.rewritten(expression.child(), exchange)
 
     def sql(self, text: str) -> Node:
-        return self.session._jsparkSession.sessionState().sqlParser().parseExpression(text)
+        with active(self.session):
+            return self._parser.parseExpression(text)
+
+    @property
+    def _parser(self) -> Any:
+        return self.session._jsparkSession.sessionState().sqlParser()
 
     @cached_property
     def _nothing(self) -> Node:

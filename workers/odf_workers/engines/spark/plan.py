@@ -266,7 +266,7 @@ def judged(session: SparkSession, query: str, allowed: Allowed) -> tuple[DataFra
     check_begins_as_query(query)
     catalyst = Catalyst(session)
     try:
-        parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(query)
+        parsed = catalyst.parsed_command(query)
         check_parsed(parsed)
         frame = catalyst.frame(parsed)
     except (PySparkException, Py4JJavaError) as bad:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,10 +82,12 @@ class ReaderQueries:
         """
         check_size([SqlQueryStep(query=query)], self._size)
         try:
-            with limited(self._spark, self._seconds, listener), self._active() as session:
+            with limited(self._spark, self._seconds, listener):
+                session = self._sessions.of(PREPROCESS)
                 planned = _planned(session, query, tables, {})
                 used = sorted(_used(planned, tables))
-            with limited(self._spark, self._seconds, listener), self._active() as session:
+            with limited(self._spark, self._seconds, listener):
+                session = self._sessions.of(PREPROCESS)
                 result = _planned(session, query, tables, {at: files(at) for at in used})
                 result = result.offset(skip) if skip else result
                 result = result if limit is None else result.limit(limit)
@@ -101,18 +102,6 @@ class ReaderQueries:
             if not is_of_the_query(bad):
                 raise
             raise InvalidQuery(reason(bad)) from None
-
-    @contextmanager
-    def _active(self) -> Iterator[SparkSession]:
-        """Yield a session for one query. It is the active session of the thread until the block
-        ends, because Spark parses texts by the settings of the active session."""
-        session = self._sessions.of(PREPROCESS)
-        known: Any = session._jvm.SparkSession
-        known.setActiveSession(session._jsparkSession)
-        try:
-            yield session
-        finally:
-            known.clearActiveSession()
 
 
 def _planned(
