@@ -217,6 +217,61 @@ def test_whole_numbers_are_exact(tmp_path: Path) -> None:
     assert (numbers.type, numbers.to_pylist()) == (pa.int64(), [2**53 + 1, -(10**16) - 1])
 
 
+def of_cells(letter: str, digits: int, *cells: bytes) -> dict[str, bytes]:
+    """A shapefile with a column of these bytes."""
+    width = len(cells[0])
+    files = of_shapes(shapefile.POINT, *[("point", (1, 2), number) for number in range(len(cells))])
+    with io.BytesIO() as table:
+        with shapefile.Writer(dbf=table) as out:  # type: ignore[arg-type]
+            out.field("v", "C", width)
+            for _ in cells:
+                out.record("x" * width)
+        made = bytearray(table.getvalue())
+    made[32 + 11], made[32 + 17] = ord(letter), digits
+    for cell in cells:
+        made = made.replace(b"x" * width, cell, 1)
+    return {name: bytes(made) if name.endswith(".dbf") else file for name, file in files.items()}
+
+
+def test_a_fraction_in_a_column_without_decimals_is_kept_or_refused(tmp_path: Path) -> None:
+    """pyshp 3.1.6 reads 1.5 as 1 where the column declares no decimals."""
+    files = of_cells("N", 0, b"   2.0", b"   1e3", b"   1.5")
+    declared = read(archive(files, tmp_path), schema=["v DOUBLE"])
+    assert declared["v"].to_pylist() == [2.0, 1000.0, 1.5]
+    with refusing("BadRow"):
+        read(archive(files, tmp_path))
+
+
+@pytest.mark.parametrize("cell", [b"12,5", b"12ab", b"1_00", b"   -", b"12**"])
+def test_what_is_no_number_is_not_null(cell: bytes, tmp_path: Path) -> None:
+    """pyshp 3.1.6 gives None for such cells, and 100 for 1_00."""
+    for digits in (0, 2):
+        with refusing("BadRow"):
+            read(archive(of_cells("N", digits, cell), tmp_path))
+
+
+def test_digits_that_a_double_lacks_are_kept(tmp_path: Path) -> None:
+    files = of_cells("N", 4, b"1234567890123456.1234", b"                .5000")
+    rows = read(archive(files, tmp_path), schema=["v DECIMAL(20, 4)"])
+    assert [str(each) for each in rows["v"].to_pylist()] == ["1234567890123456.1234", "0.5000"]
+
+
+def test_asterisks_and_blanks_are_null_and_asterisks_are_told(tmp_path: Path) -> None:
+    path = archive(of_cells("N", 0, b"****", b"    ", b"\0\0\0\0", b"  12"), tmp_path)
+    step: ReadStep = from_data({"kind": "EsriShapefile"}, ReadStep)
+    frame = open_frame(step, path, Limits())
+    assert frame is not None
+    assert frame.table()["v"].to_pylist() == [None, None, None, 12]
+    assert [told for told in frame.warnings if "1 numbers are asterisks" in told]
+
+
+def test_a_flag_is_one_of_its_letters(tmp_path: Path) -> None:
+    files = of_cells("L", 0, b"T", b"n", b"?", b" ", b"\0")
+    assert read(archive(files, tmp_path))["v"].to_pylist() == [True, False, None, None, None]
+    with refusing("BadRow"):
+        read(archive(of_cells("L", 0, b"J"), tmp_path))
+
+
 def test_shapes_without_rows_are_refused(tmp_path: Path) -> None:
     files = of_shapes(shapefile.POINT, *(("point", (at, at), at) for at in range(4)))
     fewer = of_shapes(shapefile.POINT, *(("point", (at, at), at) for at in range(3)))

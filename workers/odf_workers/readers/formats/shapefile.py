@@ -3,22 +3,25 @@
 A row is a shape and the attributes of the same number: `geometry` as GeoJson text in the
 coordinates of the file, with heights; `geometry_m` has its measures in the same order, if the file
 has any. Rows marked as deleted are left out with their shapes. The format does not distinguish one
-line or polygon from several, so both always become the `Multi…` kinds. Members are unpacked to
-disk, within the limits of archives.
+line or polygon from several, so both always become the `Multi…` kinds. Numbers and flags are read
+from the bytes of the table, as the library cuts fractions and makes null of what it cannot read.
+Members are unpacked to disk, within the limits of archives.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import struct
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import shapefile
@@ -44,6 +47,8 @@ _TYPES = {"N": pa.float64(), "F": pa.float64(), "L": pa.bool_(), "D": pa.date32(
 """Types of attributes by their letter; all others are text. Whole numbers have types of their
 own."""
 _INT64_DIGITS, _DECIMAL_DIGITS = 18, 38
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_FLAGS = {**dict.fromkeys("YyTt1", True), **dict.fromkeys("NnFf0", False), "": None, "?": None}
 _MEASURED = frozenset(
     {shapefile.POINTM, shapefile.MULTIPOINTM, shapefile.POLYLINEM, shapefile.POLYGONM}
 )
@@ -231,11 +236,15 @@ def _names(reader: Any) -> list[str]:
 
 def _type(field: Any) -> pa.DataType:
     """Return the type of an attribute: a whole number is exact, whatever its digits."""
-    letter = str(getattr(field[1], "value", field[1]))
+    letter = _letter(field)
     width, digits = int(field[2]), int(field[3])
     if letter == "N" and not digits and width <= _DECIMAL_DIGITS:
         return pa.int64() if width <= _INT64_DIGITS else pa.decimal128(_DECIMAL_DIGITS, 0)
     return _TYPES.get(letter, pa.string())
+
+
+def _letter(field: Any) -> str:
+    return str(getattr(field[1], "value", field[1]))
 
 
 def _has_measures(reader: Any) -> bool:
@@ -260,6 +269,7 @@ def _rows(reader: Any, limits: Limits, seen: FieldsSeen) -> Iterator[Value]:
     for name in names:
         if name.removeprefix("_") in _OWN and name.startswith("_"):
             seen.remark(f"the attribute `{name[1:]}` is here `{name}`")
+    cells = _Cells(reader)
     records: Iterator[Any] = reader.iterRecords(deleted_as_None=True)
     number = deleted = 0
     while True:
@@ -275,6 +285,7 @@ def _rows(reader: Any, limits: Limits, seen: FieldsSeen) -> Iterator[Value]:
                 shape = reader.shape(number - 1)
             given = zip(names, tuple(record), strict=True)
             values = {name: _value(value) for name, value in given}
+            values.update(cells.of_last_row())
             values[GEOMETRY], measures = _geometry(shape)
             if measured:
                 values[MEASURES] = measures
@@ -290,6 +301,11 @@ def _rows(reader: Any, limits: Limits, seen: FieldsSeen) -> Iterator[Value]:
         yield Value(number, values, size)
     if deleted:
         seen.remark(f"{deleted} rows that are marked as deleted are left out, with their shapes")
+    if cells.asterisks:
+        seen.remark(
+            f"{cells.asterisks} numbers are asterisks, which stand for no value or for a number "
+            "that is wider than its column: they are null here"
+        )
     _check_end(reader, number - 1)
 
 
@@ -305,6 +321,50 @@ def _check_end(reader: Any, rows: int) -> None:
         ) from None
     if shapes > rows:
         raise BadInput("MalformedShapefile", f"the shapefile has {shapes} shapes, and {rows} rows")
+
+
+class _Cells:
+    """Numbers and flags of the row that was read last, from the bytes of the table."""
+
+    def __init__(self, reader: Any) -> None:
+        self.asterisks = 0
+        self._table = reader.dbf_reader.file
+        self._table.seek(8)
+        _, self._row_bytes = struct.unpack("<HH", self._table.read(4))
+        self._columns: list[tuple[str, Callable[[str, int], Any], slice, int]] = []
+        start = 1  # behind the flag of deleted rows
+        for name, field in zip(_names(reader), reader.data_fields, strict=True):
+            place = slice(start, start := start + field.size)
+            if (read := self._READS.get(_letter(field))) is not None:
+                self._columns.append((name, read.__get__(self), place, field.decimal))
+
+    def of_last_row(self) -> dict[str, Any]:
+        """Return the values by name, a text for what is neither a value nor null."""
+        self._table.seek(self._table.tell() - self._row_bytes)
+        row = self._table.read(self._row_bytes)
+        return {
+            name: read(row[place].partition(b"\0")[0].decode("ascii", "backslashreplace"), digits)
+            for name, read, place, digits in self._columns
+        }
+
+    def _number(self, text: str, digits: int) -> int | str | None:
+        text = text.strip()
+        if not text.strip("*"):
+            self.asterisks += bool(text)
+            return None
+        if not _NUMBER.fullmatch(text):
+            return NumberText("nan") if text.lower() in ("nan", "-nan") else text
+        exact = Decimal(text)
+        if not digits and exact.adjusted() < _DECIMAL_DIGITS and exact == int(exact):
+            return int(exact)
+        short = repr(float(text))
+        return NumberText(short if Decimal(short) == exact else str(exact))
+
+    def _flag(self, text: str, _: int) -> bool | str | None:
+        text = text.strip()
+        return _FLAGS.get(text, text)
+
+    _READS: ClassVar = {"N": _number, "F": _number, "L": _flag}
 
 
 def _value(value: Any) -> Any:
