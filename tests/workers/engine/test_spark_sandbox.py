@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -276,7 +277,8 @@ def test_queries_do_not_see_the_environment_of_the_worker(
     derivative = Derivative(
         engine=SparkEngine(spark), folder=tmp_path, transform=sql(query), schemas={"cities": CITIES}
     )
-    response = derivative.run({"cities": cities((APPEND, "a", 1))})
+    with ThreadPoolExecutor(1) as other:  # as in a worker: Spark was not started in this thread
+        response = other.submit(derivative.run, {"cities": cities((APPEND, "a", 1))}).result()
     assert isinstance(response, TransformResponseSuccess), response
     assert derivative.table()["x"].to_pylist() == [
         "${env:PATH} ${system:user.home} ${spark.app.id}"
