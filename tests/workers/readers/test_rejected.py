@@ -69,7 +69,7 @@ def test_rows_of_csv_that_are_ragged_or_of_another_type_are_set_aside(tmp_path: 
     assert [each["reason"] for each in bad] == [
         "2 fields expected, 1 found",
         "not a value of type Int64",
-        "no value in a required column",
+        "no value in a required column; its type has to be an Option if rows may lack values",
         "2 fields expected, 3 found",
     ]
 

@@ -361,10 +361,16 @@ def coded(merging: Merging, rows: pa.Table, code: Operation | pa.Array) -> pa.Ta
     return pa.table(columns, [merging.op, *rest])
 
 
+UNKNOWN = -1
+"""Stands for all codes that no operation has."""
+
+
 def codes_of(given: pa.Array) -> pa.Array:
-    """Return the operation codes of a batch as 32-bit numbers; null for an unknown code."""
+    """Return the operation codes of a batch as 32-bit numbers; `UNKNOWN` for an unknown code, null
+    where there is none."""
     known = pc.is_in(given, value_set=pa.array([int(code) for code in Operation], given.type))
-    return pc.if_else(known, given, None).cast(pa.int32())
+    codes = pc.if_else(known, given, None).cast(pa.int32())
+    return pc.if_else(pc.or_(known, pc.is_null(given)), codes, pa.scalar(UNKNOWN, pa.int32()))
 
 
 def in_slice_types(batch: pa.RecordBatch, schema: pa.Schema, merging: Merging) -> pa.RecordBatch:

@@ -9,9 +9,11 @@ equal keys within the batch are all added, and a null in a key never matches.
 
 UpsertStream: the batch has the new row of each key, or its retraction.
 
-Within the batch the last row of a key counts. The only special operation code is the retraction;
-without the column every row is an upsert. Retractions are written with the stored values. The
-receipt tells of rows that gave way to a later one: a source whose key is no key loses them.
+Within the batch the last row of a key counts. A retraction takes the row of its key back; appended
+rows and new rows of corrections are upserts, as is a row without a code. An unknown code, and the
+old row of a correction as the last of its key, do not say what stands, and are refused. Retractions
+are written with the stored values. The receipt tells of rows that gave way to a later one: a source
+whose key is no key loses them.
 
 Snapshot: the batch is the whole state; the ledger receives the differences.
 
@@ -62,6 +64,7 @@ from ..slices.schema import POSITION, Merging, Operation, check_columns, filled
 from .history import (
     NONE,
     SHOWN_ROWS,
+    UNKNOWN,
     Findings,
     HistoryChanges,
     HistoryRange,
@@ -96,8 +99,10 @@ def upsert_stream(merging: Merging, new: pa.Table, history: HistoryRange | None)
     keys = new.select(merging.key)
     last = last_per_key(hashes_of(keys, merging.key), keys.take)
     findings = Findings(gave_way=Problems.of(new.column(POSITION).to_numpy()[~last], lambda _: ""))
+    codes = _codes(merging, new)
+    findings = replace(findings, refused=_unclear(codes, last, new.column(POSITION).to_numpy()))
     new = new.filter(pa.array(last))
-    gone = _retracts(merging, new)
+    gone = codes[last] == int(Operation.RETRACT)
     if history is None:
         rows = coded(merging, new.filter(pa.array(~gone)), Operation.APPEND)
         return Merged(rows=rows, findings=findings)
@@ -111,11 +116,19 @@ def upsert_stream(merging: Merging, new: pa.Table, history: HistoryRange | None)
     return Merged(rows=pa.concat_tables(parts), findings=findings)
 
 
-def _retracts(merging: Merging, new: pa.Table) -> Mask:
+def _codes(merging: Merging, new: pa.Table) -> npt.NDArray[np.int32]:
     if merging.op not in new.column_names:
-        return np.zeros(new.num_rows, bool)
+        return np.full(new.num_rows, int(Operation.APPEND), np.int32)
     codes = codes_of(new.column(merging.op).combine_chunks())
-    return np.asarray(codes.fill_null(0).to_numpy() == int(Operation.RETRACT))
+    return np.asarray(codes.fill_null(int(Operation.APPEND)).to_numpy())
+
+
+def _unclear(codes: npt.NDArray[np.int32], last: Mask, positions: Rows) -> Problems:
+    """Return rows of upserts without a known code, and old rows of corrections without the new."""
+    at = np.flatnonzero((codes == UNKNOWN) | ((codes == int(Operation.CORRECT_FROM)) & last))
+    return Problems.of(
+        positions[at], lambda place: NO_CODE if codes[at[place]] == UNKNOWN else HALF
+    )
 
 
 def snapshot(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
@@ -150,7 +163,11 @@ def _doubles(merging: Merging, new: pa.Table) -> Problems:
     return Problems.of(new.column(POSITION).to_numpy()[some], text)
 
 
-_UNKNOWN = -1
+NO_CODE = (
+    "has no known operation code: 0 appends a row, 1 takes one back, 2 and 3 are the old and the "
+    "new row of a correction"
+)
+HALF = "is one half of a correction without the other"
 
 
 def changelog_stream(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
@@ -159,7 +176,7 @@ def changelog_stream(merging: Merging, new: pa.Table, history: HistoryRange | No
     numbers = numbered([new.column(name) for name in merging.key])
     order = np.lexsort((positions, numbers))  # by key, rows of a key in input order
     lines = _Lines(
-        codes=codes.fill_null(_UNKNOWN).to_numpy()[order],
+        codes=codes.fill_null(UNKNOWN).to_numpy()[order],
         follows=np.diff(numbers[order], prepend=-1) == 0,
         positions=positions[order],
     )
@@ -184,13 +201,11 @@ def _refused(lines: _Lines) -> Problems:
     opens, closes = codes == int(Operation.CORRECT_FROM), codes == int(Operation.CORRECT_TO)
     paired = follows[1:] & opens[:-1] & closes[1:]
     opened, closed = np.append(paired, False), np.append(False, paired)
-    unknown = codes == _UNKNOWN
+    unknown = codes == UNKNOWN
     at = np.flatnonzero(unknown | (opens & ~opened) | (closes & ~closed))
 
     def text(place: int) -> str:
-        if unknown[at[place]]:
-            return "has no known operation code"
-        return "is one half of a correction without the other"
+        return NO_CODE if unknown[at[place]] else HALF
 
     return Problems.of(lines.positions[at], text)
 

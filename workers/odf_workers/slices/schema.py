@@ -157,6 +157,8 @@ class Frame:
     them reads the input again."""
     is_document: bool = False
     """Whether a line may have many records, so that errors name the record, too."""
+    left_out: frozenset[str] = frozenset()
+    """Columns of a file that no column of the schema takes; known from its beginning."""
 
     @classmethod
     def empty(cls, schema: pa.Schema) -> Frame:
@@ -188,6 +190,7 @@ def shorten(value: object) -> str:
     return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
 
 
+NO_VALUE = "no value in a required column; its type has to be an Option if rows may lack values"
 MILLIS = pa.timestamp("ms", "UTC")
 SHOWN_NAMES = 10
 """Limit of the columns that an error names."""

@@ -27,6 +27,7 @@ from msgspec import structs
 from odf_protocol.chain.state import Vocab
 from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
 from odf_protocol.columns.column_names import name_remarks
+from odf_protocol.errors import BadInput
 from odf_protocol.metadata.schema import DataField, DataSchema
 from odf_protocol.metadata.sources import ReadStepCsv, ReadStepParquet
 from odf_protocol.sources.csv_header import key_of_name
@@ -235,6 +236,7 @@ def read_rows(read: PostRead, split: ReaderSplit, rejected: Rejected | None) -> 
             found.nulls.check()
             typed = all_sorted(every, read.order.of_input)
         yield from totals.passed(typed)
+        _check_operations(frame, plan)
         yield ReadFacts(
             rows=totals.rows,
             rows_read=rows.seen.rows,
@@ -253,6 +255,22 @@ def read_rows(read: PostRead, split: ReaderSplit, rejected: Rejected | None) -> 
             names=frame.names,
             nulls_found=found.nulls,
             rejected=_rows(rejected),
+        )
+
+
+def _check_operations(frame: Frame, plan: IngestPlan) -> None:
+    """Refuse rows that say what happened to them where the source would not hear it: a row that is
+    taken back would be added. Call this when all rows are read."""
+    name = plan.vocab.operation_type_column
+    if not takes_operations(plan.merge):
+        return
+    if name in frame.left_out or (frame.names is not None and frame.names.left_out(name)):
+        raise BadInput(
+            "CannotMerge",
+            f"rows have the operation column `{name}`, which says whether a row is taken back, and "
+            f"the source does not declare it: declare `{name}` as an optional Int32, or leave it "
+            "out of the rows",
+            column=name,
         )
 
 

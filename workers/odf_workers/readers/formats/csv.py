@@ -23,7 +23,15 @@ from odf_protocol.sources.source_options import options_of
 from odf_protocol.sources.source_rules import check_read_step, csv_characters
 
 from ...runtime.progress import Content, opened, size_of
-from ...slices.schema import INFER_ROWS, BadRow, Frame, InputTooLarge, Limits, check_names
+from ...slices.schema import (
+    INFER_ROWS,
+    NO_VALUE,
+    BadRow,
+    Frame,
+    InputTooLarge,
+    Limits,
+    check_names,
+)
 from ..values.csv_records import (
     CsvFormat,
     CsvRecord,
@@ -159,7 +167,7 @@ class _CsvRead:
     def _misfit(self, line: int, at: int, text: str) -> BadRow:
         field = self.schema.field(at)
         if text in self.nulls:
-            return BadRow("no value in a required column", line=line, column=field.name)
+            return BadRow(NO_VALUE, line=line, column=field.name)
         reason = not_of(field.type, self.forms, column=field.name, value=text)
         return BadRow(reason, line=line, column=field.name, value=text)
 

@@ -17,7 +17,7 @@ from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepParquet
 
 from ...runtime.progress import Content, mapped, size_of
-from ...slices.schema import BadInputSchema, BadRow, Frame, Limits, check_names
+from ...slices.schema import NO_VALUE, BadInputSchema, BadRow, Frame, Limits, check_names
 from ..values.features import Known, is_wgs84, not_wgs84
 from ..values.forms import not_of
 from ..values.json_scan import not_stored
@@ -76,7 +76,8 @@ def read_parquet(
         check_names(part.schema.names, limits)
         stored, unpacked = part.schema, in_table(unpacked, part)
     wanted = schema if schema is not None else _as_known(stored, known)
-    warnings += not_stored("columns", set(stored.names) - set(wanted.names))
+    left_out = frozenset(stored.names) - frozenset(wanted.names)
+    warnings += not_stored("columns", left_out)
     for field in wanted:
         if field.name not in stored.names:
             raise BadInputSchema(f"the file has no column `{field.name}`", column=field.name)
@@ -90,7 +91,8 @@ def read_parquet(
             warnings.append(f"column `{field.name}` has {NAIVE}")
     warnings += _of_geometries(plain)
     conversion = _Conversion(columns, stored, wanted, warnings)
-    return Frame(wanted, conversion.batches(unpacked, rejected, before), warnings)
+    batches = conversion.batches(unpacked, rejected, before)
+    return Frame(wanted, batches, warnings, left_out=left_out)
 
 
 def _of_geometries(file: pq.ParquetFile) -> Iterator[str]:
@@ -252,7 +254,7 @@ class _Conversion:
             raise BadRow(where, column=field.name, value=bad.value) from None
         if not field.nullable and made.null_count:
             row = done + pc.index(pc.is_null(made), True).as_py() + 1
-            raise BadRow(f"row {row} has no value in a required column", column=field.name)
+            raise BadRow(f"row {row} has {NO_VALUE}", column=field.name)
         if made is not column and (lost := loss(column, made)):
             warning = f"column `{field.name}` is {column.type} in the file: {lost}"
             if warning not in self.warnings:

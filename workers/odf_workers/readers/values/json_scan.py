@@ -253,6 +253,10 @@ class FieldsSeen:
     def unknown(self) -> bool:
         return bool(self._unknown)
 
+    def left_out(self, name: str) -> bool:
+        """Whether a record has the name, and no column has it."""
+        return name in self._unknown
+
     def note(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Record the names in some records."""
         listed = list(records)

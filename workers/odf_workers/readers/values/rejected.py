@@ -24,7 +24,15 @@ from odf_protocol.columns.scalar_text import scalar_text
 from odf_protocol.columns.stored_values import first_misfit
 from odf_protocol.errors import BadInput, NodeError
 
-from ...slices.schema import BATCH_BYTES, BATCH_ROWS, RAW_CHARS, BadRow, InputTooLarge, Limits
+from ...slices.schema import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    NO_VALUE,
+    RAW_CHARS,
+    BadRow,
+    InputTooLarge,
+    Limits,
+)
 from .forms import not_of
 from .json_scan import FieldsSeen, Value, compact_json
 from .json_values import (
@@ -309,7 +317,7 @@ def _batch(
             raise _bad_value(records[bad.index][0], field, bad.value, how) from None
         if not field.nullable and column.null_count:
             line = records[pc.index(pc.is_null(column), True).as_py()][0]
-            raise BadRow("no value in a required column", line=line, column=field.name)
+            raise BadRow(NO_VALUE, line=line, column=field.name)
         _check_cells(records, field, column, limits)
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
