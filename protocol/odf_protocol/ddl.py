@@ -68,6 +68,14 @@ def parse_ddl(columns: Sequence[str]) -> DataSchema:
     return _Parser(",".join(columns)).columns()
 
 
+def required_unasked(columns: Sequence[str]) -> list[str]:
+    """Return the names of required columns for which nobody wrote NOT NULL. Raises as
+    `parse_ddl`."""
+    parser = _Parser(",".join(columns))
+    parser.columns()
+    return parser.unasked
+
+
 def _tokens(text: str) -> list[_Token]:
     if len(text) > MAX_DDL_CHARS:
         raise UnsupportedSchema("DdlSyntax", f"DDL is longer than {MAX_DDL_CHARS} characters")
@@ -93,6 +101,7 @@ class _Parser:
         self._tokens = _tokens(text)
         self._next = 0
         self._column: str | None = None
+        self.unasked: list[str] = []
 
     def columns(self) -> DataSchema:
         if self._peek.kind == "end":
@@ -116,12 +125,16 @@ class _Parser:
         self._next += 1
         self._column = token.text
         data_type = self._type(0)
+        asked = False
         while self._peek.kind != "end" and self._peek.text != ",":
             if not self._taken("NOT", "NULL"):
                 raise self._after_type()
+            asked = True
             if isinstance(data_type, odf.DataTypeOption):
                 data_type = data_type.inner
-        return DataField(name=self._column, type=data_type)
+        if not asked and not isinstance(data_type, odf.DataTypeOption):
+            self.unasked.append(token.text)
+        return DataField(name=token.text, type=data_type)
 
     def _type(self, depth: int) -> DataType:
         if depth > MAX_NESTING:

@@ -27,8 +27,10 @@ from odf_node.proposal.options import Choices, DateOrder
 from odf_node.proposal.proposal import propose
 from odf_node.proposal.sample import DIRECTORY_BYTES, sample_of
 from odf_node.proposal.wire import to_manifest
+from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import load_snapshots
 from odf_protocol.errors import NodeError
+from odf_protocol.metadata.events import SetVocab
 from odf_protocol.sources.source_rules import check_definition
 from odf_workers.readers.formats.read import open_frame
 from odf_workers.slices.schema import Limits
@@ -390,8 +392,9 @@ def test_a_proposal_for_hostile_cells_is_a_valid_manifest_or_a_refusal(rows):
         return
     snapshot = proposal.snapshot()
     assert load_snapshots(to_manifest(proposal, "file.csv")) == [snapshot]
+    vocab = [Vocab.of(event) for event in snapshot.metadata if isinstance(event, SetVocab)]
     for event in snapshot.metadata:
-        check_definition(event, proposal.event_time or "event_time")
+        check_definition(event, *vocab or [Vocab()])
 
 
 @settings(deadline=None)

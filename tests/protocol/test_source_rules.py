@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import AddPushSource, SetPollingSource
@@ -15,6 +16,12 @@ FIELDS = [{"name": "a", "type": "Int64"}, {"name": "b", "type": "String"}]
 CSV = {"kind": "Csv", "schema": {"fields": FIELDS}}
 APPEND = {"kind": "Append"}
 LEDGER = {"kind": "Ledger", "primaryKey": ["a", "event_time"]}
+UPSERT = {"kind": "UpsertStream", "primaryKey": ["a"]}
+CHANGELOG = {"kind": "ChangelogStream", "primaryKey": ["a"]}
+
+
+def declaring(name: str, kind: str) -> dict[str, Any]:
+    return {**CSV, "schema": {"fields": [*FIELDS, {"name": name, "type": kind}]}}
 
 
 def push(read: Any = CSV, merge: Any = APPEND, **more: Any) -> AddPushSource:
@@ -55,6 +62,11 @@ GOOD = [
     push(merge=LEDGER),
     push({"kind": "Csv"}, LEDGER),
     push(merge={"kind": "Ledger", "primaryKey": ["made"]}, preprocess=SQL),
+    push(declaring("op", "Int64"), UPSERT),
+    push(declaring("op", "Int32"), CHANGELOG),
+    push(declaring("event_time", "Date")),
+    push(declaring("offset", "String"), preprocess=SQL),
+    push({"kind": "Csv", "ddlSchema": ["op INT", "offset INT", "event_time STRING"]}),
     push({**CSV, "dateFormat": "MMM d yyyy", "timestampFormat": "rfc3339", "encoding": "UTF-8"}),
     push(
         {"kind": "Csv", "ddlSchema": ["a INT", "b STRING"]}, {"kind": "Ledger", "primaryKey": ["a"]}
@@ -87,6 +99,11 @@ WRONG = [
         "one of",
     ),
     (push(merge={"kind": "Ledger", "primaryKey": ["c"]}), "`c`"),
+    (push(merge=CHANGELOG), "declare `op` as an Int32"),
+    (push(declaring("op", "String"), UPSERT), "`op` has to be a whole number"),
+    (push(declaring("op", "Int32")), "`op` is written by the node"),
+    (push(declaring("system_time", "Timestamp"), UPSERT), "`system_time` is written by the node"),
+    (push(declaring("event_time", "Int64")), "`event_time` has to be a Date or a Timestamp"),
     (push(merge={"kind": "Snapshot", "primaryKey": ["a"], "compareColumns": ["c"]}), "`c`"),
     (push({"kind": "Csv", "ddlSchema": ["a TINYINT"]}), "a"),
     (url("s3://bucket/x"), "s3"),
@@ -128,13 +145,13 @@ WRONG = [
 
 @pytest.mark.parametrize("event", GOOD)
 def test_what_can_be_read_is_taken(event: Any) -> None:
-    check_definition(event, "event_time")
+    check_definition(event, Vocab())
 
 
 @pytest.mark.parametrize(("event", "told"), WRONG)
 def test_what_can_never_be_read_is_refused(event: Any, told: str) -> None:
     with pytest.raises(BadInput, match=told):
-        check_definition(event, "event_time")
+        check_definition(event, Vocab())
 
 
 @pytest.mark.parametrize(
@@ -148,8 +165,8 @@ def test_what_can_never_be_read_is_refused(event: Any, told: str) -> None:
 def test_a_column_whose_values_have_no_hash_is_refused_where_it_is_declared(kind):
     read = {**CSV, "schema": {"fields": [*FIELDS, {"name": "odd", "type": kind}]}}
     with pytest.raises(BadInput, match=r"'odd' has the type .* no logical hash .* as String"):
-        check_definition(push(read), "event_time")
-    check_definition(push(read, preprocess=SQL), "event_time")
+        check_definition(push(read), Vocab())
+    check_definition(push(read, preprocess=SQL), Vocab())
 
 
 @pytest.mark.parametrize("unit", ["Microsecond", "Nanosecond"])
@@ -157,5 +174,5 @@ def test_a_unit_of_times_that_is_not_kept_is_refused_where_it_is_declared(unit):
     fine = {"name": "at", "type": {"kind": "Timestamp", "unit": unit}}
     read = {**CSV, "schema": {"fields": [*FIELDS, fine]}}
     with pytest.raises(BadInput, match=r"`at` is declared in .* unit Millisecond"):
-        check_definition(push(read), "event_time")
-    check_definition(push(read, preprocess=SQL), "event_time")
+        check_definition(push(read), Vocab())
+    check_definition(push(read, preprocess=SQL), Vocab())

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..chain.state import Vocab
 from ..columns.arrow_digest import UnsupportedColumn, beginnings
 from ..columns.arrow_schema import to_arrow
 from ..ddl import parse_ddl
@@ -24,6 +25,8 @@ from ..metadata.sources import (
     FetchStepContainer,
     FetchStepFilesGlob,
     FetchStepUrl,
+    MergeStrategyChangelogStream,
+    MergeStrategyUpsertStream,
     ReadStep,
     ReadStepCsv,
 )
@@ -50,9 +53,9 @@ FINER_UNITS = {"us": "microseconds", "ns": "nanoseconds"}
 """Units of instants that are stored in milliseconds."""
 
 
-def check_definition(event: MetadataEvent, event_time: str) -> None:
-    """Check that batches of a source can be read; other events are accepted. `event_time` is the
-    name of the event time column.
+def check_definition(event: MetadataEvent, vocab: Vocab) -> None:
+    """Check that batches of a source can be read; other events are accepted. `vocab` is that of the
+    dataset.
 
     Raises:
         Unsupported, UnsupportedPattern, UnsupportedSchema, UnknownSourceOption, KeyNotDeclared,
@@ -68,7 +71,8 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
         renamed = [f"_{name}" for name in declared.names] if event.read.schema is None else []
         _check_hashed(declared)
         _check_units(declared)
-        _check_key(event, [*declared.names, *renamed, event_time])
+        _check_system_columns(event, declared, vocab)
+        _check_key(event, [*declared.names, *renamed, vocab.event_time_column])
     if isinstance(event, SetPollingSource):
         _check_fetch(event)
 
@@ -149,6 +153,37 @@ def _check_units(declared: pa.Schema) -> None:
                 "digits are cut), or String or Int64 to keep every digit",
                 column=field.name,
             )
+
+
+def _check_system_columns(
+    event: AddPushSource | SetPollingSource, declared: pa.Schema, vocab: Vocab
+) -> None:
+    """Check the declared columns that have the names of system columns. Columns of a `ddlSchema`
+    are renamed or converted where they clash. Raises `UnfitSource`."""
+    op, at = vocab.operation_type_column, vocab.event_time_column
+    takes = isinstance(event.merge, MergeStrategyChangelogStream | MergeStrategyUpsertStream)
+    kind = type(event.merge).__name__.removeprefix("MergeStrategy")
+    if takes and op in declared.names and not pa.types.is_integer(declared.field(op).type):
+        raise _unfit(op, f"the operation column `{op}` has to be a whole number, such as Int32")
+    if isinstance(event.merge, MergeStrategyChangelogStream) and op not in declared.names:
+        raise _unfit(op, f"a {kind} takes the operation of each row: declare `{op}` as an Int32")
+    if event.read.schema is None:
+        return
+    for name in (vocab.offset_column, vocab.system_time_column, *([] if takes else [op])):
+        if name in declared.names:
+            raise _unfit(
+                name,
+                f"column `{name}` is written by the node: leave it out, or give the system column "
+                "another name by SetVocab",
+            )
+    if at in declared.names:
+        found = declared.field(at).type
+        if not (pa.types.is_timestamp(found) or pa.types.is_date(found)):
+            raise _unfit(at, f"event time column `{at}` has to be a Date or a Timestamp")
+
+
+def _unfit(column: str, message: str) -> BadInput:
+    return BadInput("UnfitSource", message, column=column)
 
 
 def _check_key(event: AddPushSource | SetPollingSource, columns: Sequence[str]) -> None:

@@ -165,7 +165,7 @@ def prepare_snapshot(
     events = prepare(snapshot, dataset_id=key.dataset_id, resolve=resolve)
     vocab = next((event for event in events if isinstance(event, SetVocab)), SetVocab())
     for event in events:
-        check_definition(event, Vocab.of(vocab).event_time_column)
+        check_definition(event, Vocab.of(vocab))
     now = authoring.clock()
     blocks, state = author(EMPTY, events, system_time=now)
     entry = DatasetEntry(key.dataset_id, alias, snapshot.kind, visibility, now)
@@ -260,7 +260,7 @@ def append_event(
         if expected is not None and head != expected:
             raise RefConflict(expected, head)
         state = dataset.state(head)
-        check_definition(event, state.vocab.event_time_column)
+        check_definition(event, state.vocab)
         if says_nothing_new(state, event):
             return Appended(state, is_new=False)
         try:

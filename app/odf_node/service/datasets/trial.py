@@ -23,6 +23,7 @@ from starlette.concurrency import run_in_threadpool
 from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.codec.manifests import load_snapshots, to_data
 from odf_protocol.columns.column_names import name_remarks
+from odf_protocol.ddl import required_unasked
 from odf_protocol.errors import BadInput, LimitExceeded, Unavailable
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.metadata.events import (
@@ -119,8 +120,15 @@ async def looked_at(
     return shown
 
 
+REQUIRED = (
+    "each row needs a value in {}, since columns of DATE and DECIMAL in `ddlSchema` are required; "
+    "`schema` can declare them as optional, such as `type: {{kind: Option, inner: Date}}`"
+)
+
+
 def name_warnings(events: Sequence[MetadataEvent], vocab: Vocab) -> list[str]:
-    """Return warnings of columns that the events declare, and whose names differ in case only."""
+    """Return warnings of columns that the events declare: whose names differ in case only, or that
+    are required although nobody wrote so."""
     said: dict[str, None] = {}
     for event in events:
         names: Sequence[str] = ()
@@ -129,6 +137,8 @@ def name_warnings(events: Sequence[MetadataEvent], vocab: Vocab) -> list[str]:
         elif isinstance(event, SetPollingSource | AddPushSource) and event.preprocess is None:
             declared = declared_columns(event.read)
             names = () if declared is None else declared.names
+            if unasked := required_unasked(event.read.ddl_schema or ()):
+                said[REQUIRED.format(", ".join(f"`{name}`" for name in unasked))] = None
         if names:
             said |= dict.fromkeys(name_remarks(dict.fromkeys([*vocab.columns, *names])))
     return list(said)
