@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from sliced import SCHEMA, A, learned, random_filters, random_slices, view_of_sl
 
 from odf_protocol.columns.slice_file import Chunk, StatedBounds
 from odf_protocol.instant import Instant
-from odf_protocol.kartothek.predicates import Op, Term, mask_of
+from odf_protocol.kartothek.predicates import Op, Term, mask_of, term_mask
 from odf_storage.datasets.pruning import footers
 from odf_storage.datasets.pruning.bounds import (
     BoundsIndex,
@@ -193,6 +195,49 @@ def test_bounds_of_another_type_and_slices_without_bounds_restrict_nothing() -> 
     assert told is not None
     assert told.tolist() == [True, True, False]
     assert of_int.may_hold(Term("m", Op.EQUAL, pa.scalar(3, pa.int64()))) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.uint64(), [0, 2**63, 2**64 - 1]),
+        (pa.int64(), [-(2**63), 0, 2**63 - 1]),
+        (pa.decimal128(38, 38), [Decimal("9e-1"), Decimal("1e-38"), Decimal("-1e-38")]),
+        (pa.decimal256(76, 0), [Decimal("9" * 76), Decimal(0), Decimal("-" + "9" * 76)]),
+        (pa.date64(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+        (pa.timestamp("ns", "+05:30"), [-(2**63) + 1, 0, 2**63 - 1]),
+        (pa.string(), ["", "\x00", "\U0010ffff"]),
+    ],
+)
+def test_bounds_of_the_widest_values_leave_out_no_slice_with_the_value(
+    kind: pa.DataType, values: list[Any]
+) -> None:
+    """Each value is a slice, and so are all of them."""
+    known = []
+    for held in (*([each] for each in values), values):
+        seen = BoundsOfSlice(kind)
+        seen.add(pa.array(held, kind))
+        known.append(seen.bounds())
+    index = BoundsIndex("v", kind, [*known, None])
+    for at, value in enumerate(values):
+        told = index.may_hold(Term("v", Op.EQUAL, pa.scalar(value, kind)))
+        wanted = [each == at for each in range(len(values))]
+        assert told is not None
+        assert told.tolist() == [*wanted, True, True]
+
+
+def test_times_of_day_are_compared() -> None:
+    schema = pa.schema([("s", pa.time32("s")), ("ns", pa.time64("ns"))])
+    at_noon = predicate_of(equal(["s", "ns"], ["12:00", "12:00:00.000000001"]), schema)[0]
+    assert [term.value.cast(pa.int64()).as_py() for term in at_noon if term.column == "ns"] == [
+        43_200 * 10**9 + 1
+    ]
+    assert term_mask(at_noon[0], pa.array([43_200, 1, None], pa.time32("s"))).to_pylist() == [
+        True, False, False,
+    ]  # fmt: skip
+    for text in ("12:00:00.5", "24:00", "12", "noon"):
+        with pytest.raises(MalformedFilter):
+            predicate_of(equal(["s"], [text]), schema)
 
 
 def test_any_branch_of_an_or_that_no_index_answers_opens_all() -> None:

@@ -59,6 +59,7 @@ KINDS = {
             "mixed": [sign * SECOND * size + part % size for part in FRACTIONS for sign in (1, -1)],
         }.items()
     },
+    "instant before 1900": pa.array([-62_135_596_800, 0, None], pa.timestamp("s", "Europe/Berlin")),
     **{
         f"far instant {unit}": pa.array([0, 253_402_300_800 * size, -62_135_596_801 * size]).cast(
             pa.timestamp(unit, "UTC")
@@ -97,10 +98,16 @@ def test_cells_of_csv_are_the_values_of_all_formats(kind: str) -> None:
             assert cell == ("NaN" if one != one else str(one))
         elif isinstance(value, bool):
             assert cell == str(value).lower()
-        elif isinstance(value, msgspec.Raw):
-            assert cell == bytes(value).decode()
+        elif isinstance(value, (float, msgspec.Raw)):
+            assert cell == msgspec.json.encode(value).decode()
         else:
             assert cell == ("" if value is None else str(value))
+
+
+def test_an_instant_whose_offset_has_seconds_is_told_in_utc() -> None:
+    """Local mean time of Berlin is 53 minutes and 28 seconds ahead."""
+    column = pa.array([-62_135_596_800, 0], pa.timestamp("s", "Europe/Berlin"))
+    assert values(column) == ["0001-01-01T00:00:00Z", "1970-01-01T01:00:00+01:00"]
 
 
 @pytest.mark.parametrize("form", [Format.NDJSON, Format.JSON])

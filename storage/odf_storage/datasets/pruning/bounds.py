@@ -13,6 +13,7 @@ Convert filters to a predicate on columns of a dataset; restrict a predicate to 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odf_protocol.instant import NANOS
 from odf_protocol.kartothek.keys import UnsupportedColumn
 from odf_protocol.kartothek.partition_values import kind_of, read_value
 from odf_protocol.kartothek.predicates import Op, Predicate, Term, is_prunable, term_mask
@@ -116,8 +118,8 @@ class BoundsIndex:
         self._least = self._greatest = pa.nulls(len(known), column_type)
         if form is not None and self._is_known.any():
             self._least, self._greatest = (
-                form.read([None if each is None else getattr(each, end) for each in fitting]).cast(
-                    column_type
+                form.read(
+                    [None if each is None else getattr(each, end) for each in fitting], column_type
                 )
                 for end in ("least", "greatest")
             )
@@ -182,7 +184,8 @@ class _Form(msgspec.Struct, frozen=True):
     """Functions that write values of a kind as JSON and read them again."""
 
     written: Callable[[pa.Scalar], Any]
-    read: Callable[[list[Any]], pa.Array]
+    read: Callable[[list[Any], pa.DataType], pa.Array]
+    """To an array of that type: what Arrow makes of whole numbers by itself ends with `Int64`."""
 
 
 def _whole(value: pa.Scalar) -> Any:
@@ -190,22 +193,26 @@ def _whole(value: pa.Scalar) -> Any:
     return value.cast(wide).as_py()
 
 
-def _days(values: list[Any]) -> pa.Array:
-    return pa.array(values, pa.int32()).cast(pa.date32())
+def _days(values: list[Any], wanted: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int32()).cast(pa.date32()).cast(wanted)
 
 
-def _decimals(values: list[Any]) -> pa.Array:
-    return pa.array([None if each is None else Decimal(each) for each in values])
+def _moments(values: list[Any], wanted: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(wanted)
+
+
+def _decimals(values: list[Any], wanted: pa.DataType) -> pa.Array:
+    return pa.array([None if each is None else Decimal(each) for each in values], wanted)
 
 
 _FORMS: dict[str, _Form] = {
-    "bool": _Form(lambda value: value.as_py(), lambda values: pa.array(values, pa.bool_())),
+    "bool": _Form(lambda value: value.as_py(), pa.array),
     "integer": _Form(lambda value: value.as_py(), pa.array),
     "decimal": _Form(lambda value: str(value.as_py()), _decimals),
-    "text": _Form(lambda value: value.as_py(), lambda values: pa.array(values, pa.string())),
+    "text": _Form(lambda value: value.as_py(), pa.array),
     "date": _Form(lambda value: _whole(value.cast(pa.date32())), _days),
-    "timestamp": _Form(_whole, lambda values: pa.array(values, pa.int64())),
-    "timestamp with zone": _Form(_whole, lambda values: pa.array(values, pa.int64())),
+    "timestamp": _Form(_whole, _moments),
+    "timestamp with zone": _Form(_whole, _moments),
 }
 """Forms by kind of column; columns of other kinds have no bounds, and floats have none because
 NaN lies outside."""
@@ -228,10 +235,12 @@ _COMPARED = frozenset(
         "binary",
         "date",
         "decimal",
+        "time",
         "timestamp",
         "timestamp with zone",
     }
 )
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?", re.ASCII)
 
 
 def predicate_of(filters: Sequence[Filter], schema: pa.Schema) -> Predicate:
@@ -264,6 +273,16 @@ def _term(asked: Filter, wanted: pa.DataType) -> Term:
     return Term(asked.column, op, values if op is Op.IN else values[0])
 
 
+def _time(text: str, wanted: pa.DataType) -> pa.Scalar:
+    """Return a time of day. Raises `ValueError`: it is none, or has digits below the unit."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise ValueError("not written as 12:30 or 12:30:00.123456")
+    hour, minute, second = (int(each or 0) for each in found.groups()[:3])
+    ns = ((hour * 60 + minute) * 60 + second) * NANOS + int((found[4] or "").ljust(9, "0"))
+    return pa.scalar(ns, pa.time64("ns")).cast(wanted)
+
+
 def _value(column: str, text: str, wanted: pa.DataType) -> pa.Scalar:
     try:
         kind = kind_of(wanted)
@@ -271,12 +290,15 @@ def _value(column: str, text: str, wanted: pa.DataType) -> pa.Scalar:
         kind = ""
     if kind not in _COMPARED:
         raise MalformedFilter(
-            f"column {column[:100]!r} of type {wanted} is compared with no value",
+            f"column {column[:100]!r} has the type {wanted}, with whose values a filter does not"
+            " compare: it takes null and notnull alone",
             column=column[:100],
         )
     try:
         if kind == "binary":
             return pa.scalar(bytes.fromhex(text), wanted)
+        if kind == "time":
+            return _time(text, wanted)
         if kind == "timestamp":
             text = text.removesuffix("Z")
         return read_value(text, wanted).cast(wanted)

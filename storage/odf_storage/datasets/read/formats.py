@@ -95,7 +95,10 @@ def _cells(column: pa.Array) -> pa.LargeStringArray:
     if types.is_timestamp(kind) and kind.tz in (None, "UTC") and _has_years(column):
         return pc.fill_null(_instants(column), "")
     if types.is_floating(kind):  # most differ from each other
-        told = [repr(v) if v.__class__ is float else _cell(v) for v in _said(column)]
+        told = [
+            repr(v).replace("e-0", "e-") if v.__class__ is float else _cell(v)
+            for v in _said(column)
+        ]
         return pa.array(told, text)
     known = column.dictionary_encode()
     written = pa.array([_cell(value) for value in _said(known.dictionary)], text)

@@ -6,6 +6,8 @@ those of Arrow's Rust implementation (`arrow-json`), because proofs of answers c
 
 - a float has the fewest digits that its own width needs, and an exponent with a sign from 1e+16 on;
 - an instant is RFC 3339 with the offset of its zone, `Z` for none, and nothing without a zone;
+  where the offset has seconds, as before 1900, it is in UTC: RFC 3339 has no such offset, and
+  Arrow's text, which leaves them out, is another instant;
 - a fraction of a second has three, six or nine digits;
 - years before 0 and after 9999 have a sign. What its calendar does not reach is a number as text:
   days, or nanoseconds since 1970.
@@ -124,11 +126,13 @@ def _timestamps(column: Any) -> list[str | None]:
 
 
 def _instant_text(ns: int, offset_s: int, zone: str | None) -> str:
+    if offset_s % 60:
+        offset_s = 0
     day, rest = divmod(ns + offset_s * NANOS, _DAY_NANOS)
     text = _day_text(day)
     if text is None:
         return str(ns)
-    hours, minutes = divmod((abs(offset_s) + 30) // 60, 60)
+    hours, minutes = divmod(abs(offset_s) // 60, 60)
     shift = f"{'-' if offset_s < 0 else '+'}{hours:02}:{minutes:02}" if offset_s else "Z"
     return f"{text}T{_clock_text(rest)}{'' if zone is None else shift}"
 
