@@ -53,6 +53,13 @@ LARGEST = {
     "arrow_cast('12:30:00.123456', 'Time64(Microsecond)')": "12:30:00.123456",
     "arrow_cast('23:59:59', 'Time32(Second)')": "23:59:59",
     "make_array(arrow_cast('12:30:00', 'Time32(Second)'))": '["12:30:00"]',
+    "make_array(date '0001-01-01', date '9999-12-31')": '["0001-01-01","9999-12-31"]',
+    "named_struct('t', arrow_cast('2026-07-01T00:00:00Z', 'Timestamp(Second, Some(\"UTC\"))'))": (
+        '{"t":"2026-07-01 00:00:00Z"}'
+    ),
+    "arrow_cast('2026-10-25T00:30:00Z', 'Timestamp(Millisecond, Some(\"Europe/Berlin\"))')": (
+        "2026-10-25 00:30:00.0"
+    ),
 }
 """Values of which the driver itself makes others, and their texts."""
 NOT_IN_THE_DRIVER = {

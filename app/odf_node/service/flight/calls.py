@@ -2,10 +2,12 @@
 
 The types in which a caller gets columns: those of Arrow, or those that the JDBC driver reads.
 
-Driver 18.3.0 takes unsigned numbers for signed ones, fails at half-precision floats, and moves
-times of day by the zone of its JVM, so Java gets wider numbers, and times of day as texts. A caller
-may ask for all times as texts, which are the same in every zone and in programs that know no times
-with a zone, such as the JDBC source of Spark.
+Driver 18.3.0 takes unsigned numbers for signed ones, fails at half-precision floats, moves times of
+day by the zone of its JVM, shows instants by the clock of the zone of their column without its
+offset, and days and instants in lists and structs as numbers since 1970. So Java gets wider
+numbers, times of day as texts, instants in UTC, and all days and times in lists and structs as
+texts. A caller may ask for all times as texts, which are the same in every zone and in programs
+that know no times with a zone, such as the JDBC source of Spark.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class ReaderTypes(Enum):
         """Return the columns as the caller gets them."""
         if self is ReaderTypes.ARROW:
             return schema
-        return pa.schema([self._field(each) for each in schema], schema.metadata)
+        return _changed_schema(schema, self._type)
 
     def parameters(self, schema: pa.Schema) -> pa.Schema:
         """Return the parameters of a statement as the caller binds them. Java binds all times as
@@ -83,22 +85,45 @@ class ReaderTypes(Enum):
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows as the caller gets them."""
         schema = self.schema(batch.schema)
-        return batch if schema is batch.schema else batch.cast(schema)
+        if schema is batch.schema:
+            return batch
+        return batch.cast(_changed_schema(batch.schema, _in_utc)).cast(schema)
 
-    def _field(self, field: pa.Field) -> pa.Field:
-        return field.with_type(self._type(field.type))
-
-    def _type(self, kind: pa.DataType) -> pa.DataType:
-        if pa.types.is_time(kind) or (self is ReaderTypes.TEXTS and pa.types.is_timestamp(kind)):
+    def _type(self, kind: pa.DataType, is_inside: bool) -> pa.DataType:
+        is_instant = pa.types.is_timestamp(kind)
+        is_text = pa.types.is_time(kind) or (is_instant and self is ReaderTypes.TEXTS)
+        if is_text or (is_inside and (is_instant or pa.types.is_date(kind))):
             return pa.utf8()
-        if pa.types.is_struct(kind):
-            return pa.struct([self._field(each) for each in kind])
-        if pa.types.is_map(kind):
-            return pa.map_(self._field(kind.key_field), self._field(kind.item_field))
-        for is_one, made in _LISTS:
-            if is_one(kind):
-                return made(kind, self._field(kind.value_field))
-        return _WIDER.get(kind, kind)
+        return _WIDER.get(kind, _in_utc(kind, is_inside))
+
+
+_Changed = Callable[[pa.DataType, bool], pa.DataType]
+"""From a type that has no other inside, and whether it is inside of another one."""
+
+
+def _changed_schema(schema: pa.Schema, change: _Changed) -> pa.Schema:
+    return pa.schema([_changed_field(each, change, False) for each in schema], schema.metadata)
+
+
+def _changed_field(field: pa.Field, change: _Changed, is_inside: bool) -> pa.Field:
+    return field.with_type(_changed(field.type, change, is_inside))
+
+
+def _changed(kind: pa.DataType, change: _Changed, is_inside: bool) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([_changed_field(each, change, True) for each in kind])
+    if pa.types.is_map(kind):
+        key, item = (_changed_field(e, change, True) for e in (kind.key_field, kind.item_field))
+        return pa.map_(key, item)
+    for is_one, made in _LISTS:
+        if is_one(kind):
+            return made(kind, _changed_field(kind.value_field, change, True))
+    return change(kind, is_inside)
+
+
+def _in_utc(kind: pa.DataType, _is_inside: bool = False) -> pa.DataType:
+    is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    return pa.timestamp(kind.unit, "UTC") if is_zoned else kind
 
 
 T = TypeVar("T")
