@@ -3,7 +3,9 @@ tables with every value that they have."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+import warnings
+from datetime import datetime, time, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pytest
 from refusals import refusing
 
-from odf_node.public.dataset import frame_of
+from odf_node.public.frames import for_duckdb, for_polars, frame_of
 from odf_node.public.publish import table_of
 
 BIG = 2**53 + 1
@@ -110,3 +112,51 @@ def test_values_that_arrow_would_change_or_drop_are_refused_with_their_column(da
 def test_missing_times_are_no_times_without_a_zone() -> None:
     frame = pd.DataFrame({"t": pd.Series([AWARE, pd.NaT, None], dtype=object)})
     assert table_of(frame)["t"].null_count == 2
+
+
+WIDE = pa.array([[Decimal("1" * 39)]], pa.list_(pa.decimal256(39, 0)))
+
+
+@pytest.mark.parametrize("to_frame", [for_polars, for_duckdb])
+def test_decimals_that_a_library_has_not_are_refused_with_their_column(to_frame: Any) -> None:
+    with refusing("UnknownToLibrary") as refused:
+        to_frame(pa.table({"id": [1], "wide": WIDE}))
+    assert refused.value.facts["columns"] == ["wide"]
+
+
+def test_times_of_day_that_pandas_has_not_are_refused_with_their_column() -> None:
+    clock = pa.time64("ns")
+    table = pa.table({"fine": pa.array([1], clock), "whole": pa.array([1_000], clock)})
+    with refusing("UnknownToLibrary") as refused:
+        frame_of(table)
+    assert refused.value.facts["columns"] == ["fine"]
+    assert frame_of(table.select(["whole"]))["whole"].tolist() == [time(0, 0, 0, 1)]
+
+
+def test_polars_has_instants_of_zones_that_are_an_offset_in_utc() -> None:
+    pl = pytest.importorskip("polars")
+    ticks = pa.array([-1, 2**63 - 1, None], pa.timestamp("ns", "+05:30"))
+    table = pa.table({"at": ticks, "all": pa.array([[1], None, []], pa.list_(ticks.type))})
+    frame = pl.from_arrow(for_polars(table))
+    assert str(frame["at"].dtype) == "Datetime(time_unit='ns', time_zone='UTC')"
+    assert frame["at"].to_arrow().cast(pa.int64()).to_pylist() == [-1, 2**63 - 1, None]
+
+
+def test_duckdb_has_floats_of_16_bits_and_says_which_instants_it_cuts() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    half = pa.array(np.array([0.1, -0.0, 65504], np.float16))
+    table = pa.table(
+        {
+            "half": half,
+            "halves": pa.array([[each] for each in half.to_pylist()], pa.list_(pa.float16())),
+            "whole": pa.array([1_000, None, 0], pa.timestamp("ns", "UTC")),
+        }
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = duckdb.from_arrow(for_duckdb(table)).fetchall()
+    assert [row[0] for row in rows] == [float(each) for each in half.to_pylist()]
+    assert [row[1] for row in rows] == [[row[0]] for row in rows]
+    cut = table.append_column("cut", pa.array([1, None, 0], pa.timestamp("ns", "Europe/Berlin")))
+    with pytest.warns(UserWarning, match=r"in the columns cut; .arrow\(\) has all digits"):
+        for_duckdb(cut)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -316,8 +317,15 @@ def test_a_json_array_of_nothing_is_one() -> None:
     assert json.loads(b"".join(encoded(schema, iter([]), Format.JSON))) == []
 
 
-def test_a_column_that_parquet_cannot_hold_is_refused() -> None:
-    schema, batches = rows_with(spans=pa.array([(1, 2, 3)], pa.month_day_nano_interval()))
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([(1, 2, 3)], pa.month_day_nano_interval()),
+        pa.array([Decimal(100)], pa.decimal128(5, -2)),
+    ],
+)
+def test_a_column_that_parquet_cannot_hold_is_refused(column: pa.Array) -> None:
+    schema, batches = rows_with(spans=column)
     with refusing("UnwritableColumn"):
         b"".join(encoded(schema, batches, Format.PARQUET))
 

@@ -176,27 +176,39 @@ class Dataset:
 
     def pandas(self, **selection: Unpack[Selection]) -> pd.DataFrame:
         """Return the current rows as a pandas frame; `attrs["odf.block"]` names the block. Whole
-        numbers with nulls are nullable integers such as `Int64`, which round nothing."""
+        numbers with nulls are nullable integers such as `Int64`, which round nothing.
+
+        Raises `BadInput` if pandas cannot hold a value. Also the errors of `batches`."""
         library("pandas", "Dataset.pandas")
+        from .frames import frame_of
+
         table = self.arrow(**selection)
         frame = frame_of(table)
         frame.attrs["odf.block"] = table.schema.metadata[b"odf.block"].decode()
         return frame
 
     def polars(self, **selection: Unpack[Selection]) -> pl.DataFrame:
-        """Return the current rows as a Polars frame."""
+        """Return the current rows as a Polars frame; zones that are an offset become UTC.
+
+        Raises `BadInput` if Polars has no type for a column. Also the errors of `batches`."""
         polars = library("polars", "Dataset.polars")
-        frame: pl.DataFrame = polars.from_arrow(self.arrow(**selection))
+        from .frames import for_polars
+
+        frame: pl.DataFrame = polars.from_arrow(for_polars(self.arrow(**selection)))
         return frame
 
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, **selection: Unpack[Selection]
     ) -> duckdb.DuckDBPyRelation:
         """Return the current rows as a DuckDB relation of the connection, by default that of
-        DuckDB."""
+        DuckDB. Warns of instants that lose digits below a microsecond.
+
+        Raises `BadInput` if DuckDB has no type for a column. Also the errors of `batches`."""
         default = library("duckdb", "Dataset.duckdb")
+        from .frames import for_duckdb
+
         relation: duckdb.DuckDBPyRelation = (connection or default).from_arrow(
-            self.arrow(**selection)
+            for_duckdb(self.arrow(**selection))
         )
         return relation
 
@@ -490,49 +502,3 @@ def verify(
         LogContradicted: the log does not vouch for the head.
     """
     return open_dataset(where, token=token, verify=True).verify(rows=rows)
-
-
-def frame_of(table: pa.Table) -> pd.DataFrame:
-    """Return a table as a frame. Whole numbers with nulls are nullable integers such as `Int64`,
-    and those in lists and structs are integers beside `None`: by themselves they would become
-    floats, which round numbers above 2^53."""
-    import pandas as pd
-    import pyarrow as pa
-
-    frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas()
-    for at, column in enumerate(table.columns):
-        if column.null_count and pa.types.is_integer(column.type):
-            word = "Int" if pa.types.is_signed_integer(column.type) else "UInt"
-            kind = pd.api.types.pandas_dtype(f"{word}{column.type.bit_width}")
-            frame.isetitem(at, column.to_pandas(types_mapper=lambda _, kind=kind: kind))
-        elif pa.types.is_nested(column.type) and any(map(_loses_integers, column.chunks)):
-            cells = pd.Series(map(_as_cell, column.to_pylist()), dtype=object)
-            frame.isetitem(at, cells.set_axis(frame.index))
-    return frame
-
-
-def _loses_integers(values: pa.Array) -> bool:
-    """Whether whole numbers stand beside nulls in nested values."""
-    import pyarrow as pa
-
-    kind = values.type
-    if pa.types.is_struct(kind):
-        return any(_loses_integers(values.field(at)) for at in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return _loses_integers(values.keys) or _loses_integers(values.items)
-    if pa.types.is_nested(kind):
-        return _loses_integers(values.values)
-    return bool(pa.types.is_integer(kind)) and values.null_count > 0
-
-
-def _as_cell(value: Any) -> Any:
-    """Return a nested value as pandas has it: arrays for lists, dictionaries for structs."""
-    import numpy as np
-
-    if isinstance(value, dict):
-        return {name: _as_cell(inner) for name, inner in value.items()}
-    if isinstance(value, list) and not (value and isinstance(value[0], tuple)):  # no map
-        cell = np.empty(len(value), dtype=object)
-        cell[:] = [_as_cell(inner) for inner in value]
-        return cell
-    return value

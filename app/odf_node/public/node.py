@@ -15,7 +15,7 @@ from ..client.nodes.http import open_http
 from ..client.nodes.node_api import NodeApi
 from ..client.nodes.remotes import Repositories
 from ..client.nodes.targets import node_at
-from .dataset import Dataset, frame_of, open_dataset
+from .dataset import Dataset, open_dataset
 from .following import Messages, tokens_of
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def _asked(line: str, cell: str) -> Any:
+    from .frames import frame_of
+
     table = Node(line.strip() or None).sql(cell)
     try:
         return frame_of(table)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from odf_protocol.columns.inner_types import changed_schema
 from odf_protocol.errors import BadInput
 from odf_storage.runtime.logs import new_trace, part_of
 
@@ -41,12 +42,6 @@ _WIDER = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
 }
-_LISTS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, pa.Field], pa.DataType]]]
-_LISTS = [
-    (pa.types.is_list, lambda _, inner: pa.list_(inner)),
-    (pa.types.is_large_list, lambda _, inner: pa.large_list(inner)),
-    (pa.types.is_fixed_size_list, lambda outer, inner: pa.list_(inner, outer.list_size)),
-]
 
 
 class ReaderTypes(Enum):
@@ -74,7 +69,7 @@ class ReaderTypes(Enum):
         """Return the columns as the caller gets them."""
         if self is ReaderTypes.ARROW:
             return schema
-        return _changed_schema(schema, self._type)
+        return changed_schema(schema, self._type)
 
     def parameters(self, schema: pa.Schema) -> pa.Schema:
         """Return the parameters of a statement as the caller binds them. Java binds all times as
@@ -87,7 +82,7 @@ class ReaderTypes(Enum):
         schema = self.schema(batch.schema)
         if schema is batch.schema:
             return batch
-        return batch.cast(_changed_schema(batch.schema, _in_utc)).cast(schema)
+        return batch.cast(changed_schema(batch.schema, _in_utc)).cast(schema)
 
     def _type(self, kind: pa.DataType, is_inside: bool) -> pa.DataType:
         is_instant = pa.types.is_timestamp(kind)
@@ -95,30 +90,6 @@ class ReaderTypes(Enum):
         if is_text or (is_inside and (is_instant or pa.types.is_date(kind))):
             return pa.utf8()
         return _WIDER.get(kind, _in_utc(kind, is_inside))
-
-
-_Changed = Callable[[pa.DataType, bool], pa.DataType]
-"""From a type that has no other inside, and whether it is inside of another one."""
-
-
-def _changed_schema(schema: pa.Schema, change: _Changed) -> pa.Schema:
-    return pa.schema([_changed_field(each, change, False) for each in schema], schema.metadata)
-
-
-def _changed_field(field: pa.Field, change: _Changed, is_inside: bool) -> pa.Field:
-    return field.with_type(_changed(field.type, change, is_inside))
-
-
-def _changed(kind: pa.DataType, change: _Changed, is_inside: bool) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([_changed_field(each, change, True) for each in kind])
-    if pa.types.is_map(kind):
-        key, item = (_changed_field(e, change, True) for e in (kind.key_field, kind.item_field))
-        return pa.map_(key, item)
-    for is_one, made in _LISTS:
-        if is_one(kind):
-            return made(kind, _changed_field(kind.value_field, change, True))
-    return change(kind, is_inside)
 
 
 def _in_utc(kind: pa.DataType, _is_inside: bool = False) -> pa.DataType:

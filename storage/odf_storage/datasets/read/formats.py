@@ -360,16 +360,22 @@ def _binary(make: Callable[[Any], Any], batches: Batches) -> Iterator[bytes]:
 
     out = _Written()
     try:
-        with make(out) as writer:
+        made = make(out)
+    except (pa.ArrowException, OSError) as broken:  # `OSError`: a decimal of negative scale
+        raise _unwritable(broken) from None
+    try:
+        with made as writer:
             for batch in batches:
                 writer.write_batch(batch)
                 if chunk := out.taken():
                     yield chunk
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as broken:
-        raise BadInput(
-            "UnwritableColumn", f"the format cannot hold this: {str(broken)[:200]}"
-        ) from None
+        raise _unwritable(broken) from None
     yield out.taken()
+
+
+def _unwritable(broken: Exception) -> BadInput:
+    return BadInput("UnwritableColumn", f"the format cannot hold this: {str(broken)[:200]}")
 
 
 _WRITERS: dict[Format, Callable[[Any, Batches], Iterator[bytes]]] = {
