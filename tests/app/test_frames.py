@@ -3,6 +3,7 @@ tables with every value that they have."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from datetime import datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 from refusals import refusing
 
-from odf_node.public.frames import for_duckdb, for_polars, frame_of
+from odf_node.public.frames import for_duckdb, for_polars, frame_of, relation_of
 from odf_node.public.publish import table_of
 
 BIG = 2**53 + 1
@@ -160,3 +161,18 @@ def test_duckdb_has_floats_of_16_bits_and_says_which_instants_it_cuts() -> None:
     cut = table.append_column("cut", pa.array([1, None, 0], pa.timestamp("ns", "Europe/Berlin")))
     with pytest.warns(UserWarning, match=r"in the columns cut; .arrow\(\) has all digits"):
         for_duckdb(cut)
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_filters_of_duckdb_find_the_rows_that_they_find_in_its_own_tables(kind: Any) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    values = [0.0, -0.0, 5.0, math.nan, math.inf, None]
+    table = pa.table({"n": range(6), "x": pa.array(values, pa.float64()).cast(kind)})
+    with duckdb.connect() as db:
+        rows = relation_of(db, table)
+        rows.create("own")
+        own = db.table("own")
+        for asked in ("x > 1", "x <= 'NaN'::FLOAT", "x IN (0.0, 7.0)", "NOT x > 1", "x <> 5"):
+            found, wanted = (each.filter(asked).project("n").fetchall() for each in (rows, own))
+            assert found == wanted, asked
+        assert rows.filter("x > 1").project("n").fetchall() == [(2,), (3,), (4,)]

@@ -205,12 +205,9 @@ class Dataset:
 
         Raises `BadInput` if DuckDB has no type for a column. Also the errors of `batches`."""
         default = library("duckdb", "Dataset.duckdb")
-        from .frames import for_duckdb
+        from .frames import relation_of
 
-        relation: duckdb.DuckDBPyRelation = (connection or default).from_arrow(
-            for_duckdb(self.arrow(**selection))
-        )
-        return relation
+        return relation_of(connection or default, self.arrow(**selection))
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return blocks, newest first, each checked against its hash: number, time, event, hash."""

@@ -17,6 +17,7 @@ from odf_protocol.columns.inner_types import changed_schema, innermost
 from odf_protocol.errors import BadInput
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas as pd
 
 _DECIMAL_DIGITS = 38
@@ -37,8 +38,20 @@ def for_duckdb(table: pa.Table) -> pa.Table:
     cut = [name for name in _columns(table.schema, _is_fine) if _loses_digits(table[name])]
     if cut:
         told = "DuckDB cuts instants to microseconds, in the columns %s; .arrow() has all digits"
-        warnings.warn(told % ", ".join(cut), stacklevel=3)
+        warnings.warn(told % ", ".join(cut), stacklevel=4)
     return _cast(table, lambda kind, _: pa.float32() if pa.types.is_float16(kind) else kind)
+
+
+def relation_of(connection: Any, table: pa.Table) -> duckdb.DuckDBPyRelation:
+    """Return the rows as a relation of the connection, with the errors of `for_duckdb`.
+
+    DuckDB 1.5 has Arrow filter a table, which orders floats in another way: NaN is lost to
+    `x > 1`, -0.0 to `x IN (0.0)`, and null passes `x <= 'NaN'`. A limit keeps filters from it.
+    """
+    shown = for_duckdb(table)
+    relation: duckdb.DuckDBPyRelation = connection.from_arrow(shown)
+    has_floats = bool(_columns(shown.schema, pa.types.is_floating))
+    return relation.limit(shown.num_rows) if has_floats else relation
 
 
 def _refuse(library: str, columns: Sequence[str]) -> None:
