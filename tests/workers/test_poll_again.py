@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +20,27 @@ from odf_protocol.chain.rules import author
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetPollingSource
 from odf_protocol.metadata.sources import (
+    CompressionFormat,
     EventTimeSourceFromPath,
     FetchStepFilesGlob,
     FetchStepUrl,
     MergeStrategyAppend,
     MergeStrategyLedger,
+    MergeStrategySnapshot,
     PrepStep,
+    PrepStepDecompress,
     ReadStepCsv,
     ReadStepNdJson,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.sources.source_marks import FILES_KEY, FORGOTTEN_KEY, marks_of, merged_marks
+from odf_protocol.sources.source_marks import (
+    ADDRESS_KEY,
+    FILES_KEY,
+    FORGOTTEN_KEY,
+    address_mark,
+    marks_of,
+    merged_marks,
+)
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_storage.datasets.rewrite.compact import reset, set_watermark
@@ -53,6 +65,7 @@ class Polled:
         prepare: tuple[PrepStep, ...] = (),
     ) -> None:
         self.stores, self.folder = throwaway_stores(), folder
+        self.variables: dict[str, str] = {}
         self.source = SetPollingSource(
             fetch=fetch,
             prepare=prepare or None,
@@ -67,12 +80,14 @@ class Polled:
             networks=("127.0.0.0/8",),
             roots=(self.folder,),
             resolve=lambda host, port: ["127.0.0.1"],
+            variables=self.variables,
+            mark_key=b"key",
         )
         bench = bench_without_engine(self.stores, self.folder)
         return replace(bench, polls=PollOptions(fetch=rules))
 
-    def redefine(self, fetch: Any) -> None:
-        source = replace_fields(self.source, fetch=fetch)
+    def redefine(self, **fields: Any) -> None:
+        source = replace_fields(self.source, **fields)
         state = self.dataset.state()
         blocks, _ = author(state, [source], system_time=now())
         self.dataset.commit(blocks, expected=state.head)
@@ -175,6 +190,103 @@ def test_a_file_that_was_touched_gives_nothing_twice(tmp_path: Path) -> None:
     assert polled.poll().rows_added == 2
     os.utime(path, (2, 2))
     assert polled.poll().outcome == "up-to-date"
+
+
+def zipped(**files: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(f"{name}.ndjson", text)
+    return out.getvalue()
+
+
+def unpack(name: str) -> tuple[PrepStep, ...]:
+    return (PrepStepDecompress(format=CompressionFormat.Zip, sub_path=f"{name}.ndjson"),)
+
+
+@pytest.mark.parametrize(
+    "merge", [MergeStrategyAppend(), MergeStrategySnapshot(primary_key=("n",))]
+)
+def test_a_source_that_is_defined_anew_reads_what_it_names_now(tmp_path: Path, merge: Any) -> None:
+    body = zipped(a='{"n": 1}\n', b='{"n": 11}\n{"n": 12}\n')
+
+    def answer(asked: Asked) -> Answer:
+        return Answer(304) if "If-None-Match" in asked.headers else Answer(200, {"ETag": "1"}, body)
+
+    with web_server(answer) as server:
+        step = FetchStepUrl(url=f"http://srv.test:{server.port}/")
+        polled = Polled(tmp_path, step, merge, prepare=unpack("a"))
+        assert polled.poll(max_vanish_percent=100).rows_added == 1
+        assert polled.poll().outcome == "up-to-date"
+        polled.redefine(prepare=unpack("b"))
+        assert polled.poll(max_vanish_percent=100).rows_added == 2
+        assert polled.poll().outcome == "up-to-date"
+        assert server.asked[-1].headers["If-None-Match"] == "1"
+
+
+def test_equal_rows_of_another_definition_are_merged_by_key_and_told_where_they_would_double(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_bytes(ROWS)
+    for merge in (MergeStrategyLedger(primary_key=("n",)), MergeStrategyAppend()):
+        polled = Polled(tmp_path, FetchStepUrl(url=f"file://{path}"), merge)
+        assert polled.poll().rows_added == 2
+        polled.redefine(read=ReadStepNdJson(timestamp_format="yyyy-MM-dd"))
+        told = polled.poll()
+        assert told.rows_added == 0
+        doubles = isinstance(merge, MergeStrategyAppend)
+        assert any("defined anew" in each for each in told.warnings) is doubles
+
+
+def test_the_tag_of_an_address_is_not_sent_where_a_variable_leads_to_another(
+    tmp_path: Path,
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        if "If-None-Match" in asked.headers:
+            return Answer(304)
+        return Answer(200, {"ETag": "1"}, b'{"n": 1}\n' if asked.path == "/eu" else ROWS)
+
+    with web_server(answer) as server:
+        url = f"http://srv.test:{server.port}/${{{{ env.REGION }}}}"
+        polled = Polled(tmp_path, FetchStepUrl(url=url))
+        polled.variables["REGION"] = "eu"
+        assert polled.poll().rows_added == 1
+        polled.variables["REGION"] = "us"
+        assert polled.poll().rows_added == 2
+        assert polled.poll().outcome == "up-to-date"
+        assert [a.path for a in server.asked] == ["/eu", "/us", "/us"]
+    marks = marks_of(polled.dataset.state().last_add_data)
+    known = {address_mark(url.replace("${{ env.REGION }}", "us"), [], key) for key in (b"", b"k")}
+    assert marks[ADDRESS_KEY] not in known, "who has no key cannot try which value it was"
+
+
+@pytest.mark.parametrize("tag", ["ETag", "Last-Modified"])
+def test_the_tag_of_one_file_counts_for_no_other_that_an_address_leads_to(
+    tmp_path: Path, tag: str
+) -> None:
+    """A redirect of `latest` moves to an older file, which has not changed since."""
+    condition = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}[tag]
+    validator = {"ETag": "1", "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}[tag]
+    today = "/2?sign={}"
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path == "/latest":
+            sign = len(server.asked) if tag == "ETag" else 0
+            return Answer(302, {"Location": today.format(sign)})
+        if condition in asked.headers:
+            return Answer(304)
+        return Answer(200, {tag: validator}, ROWS if asked.path[1] == "2" else b'{"n": 1}\n')
+
+    with web_server(answer) as server:
+        polled = Polled(tmp_path, FetchStepUrl(url=f"http://srv.test:{server.port}/latest"))
+        assert polled.poll().rows_added == 2
+        assert polled.poll().outcome == "up-to-date"
+        assert len(server.asked) == 4, "the file was not sent a second time"
+        today = "/1?sign={}"
+        assert polled.poll().rows_added == 1
+        assert polled.poll().outcome == "up-to-date"
+        assert len(server.asked) == 10
 
 
 def test_after_a_reset_bytes_are_new_again(tmp_path: Path) -> None:
@@ -315,6 +427,25 @@ def test_a_file_whose_name_no_block_can_hold_is_named(tmp_path: Path) -> None:
     (folder_of(tmp_path, "d-1.csv") / os.fsdecode(b"d-\xff.csv")).write_bytes(b"id,v\n1,x\n")
     with refusing("SourceRefused", match=r"'d-\\xff\.csv' is not UTF-8"):
         glob(tmp_path).poll()
+
+
+def test_a_file_of_another_folder_with_the_name_of_one_that_was_read_is_told(
+    tmp_path: Path,
+) -> None:
+    feed = folder_of(tmp_path, "d-5.csv")
+    (tmp_path / "other").mkdir()
+    for name in ("d-1.csv", "d-5.csv", "d-9.csv"):
+        (tmp_path / "other" / name).write_text(f"id,v\n{name[2]},other\n")
+    polled = glob(tmp_path)
+    assert polled.poll().rows_added == 1
+    polled.redefine(fetch=FetchStepFilesGlob(path=f"{tmp_path}/other/d-*.csv"))
+    for _ in range(2):
+        told = polled.poll(exhaust_sources=True).warnings
+        assert ["d-1.csv" in told[0], "other bytes" in told[1], "d-5.csv" in told[1]] == [True] * 3
+    assert polled.poll(files=("d-5.csv",)).rows_added == 1
+    assert len(polled.poll().warnings) == 1
+    polled.redefine(fetch=FetchStepFilesGlob(path=f"{feed}/*.csv"))
+    assert len(polled.poll(late_files=True).warnings) == 1
 
 
 def test_only_folders_take_files_by_name(tmp_path: Path) -> None:

@@ -157,9 +157,9 @@ def test_at_another_address_the_tag_and_time_of_the_first_one_are_no_conditions(
     os.utime(tmp_path / "2.ndjson.gz", (1_700_000_000, 1_700_000_000))
     polled = Polled(tmp_path, steps[0])
     assert polled.poll().rows_added == 1
-    polled.redefine(steps[1])
+    polled.redefine(fetch=steps[1])
     assert polled.poll().rows_added == 1
-    polled.redefine(steps[2])
+    polled.redefine(fetch=steps[2])
     assert polled.poll().outcome == "up-to-date", "the same rows are a repeat at any address"
 
 
@@ -170,7 +170,7 @@ def test_equal_bytes_at_a_path_with_another_time_are_other_rows(tmp_path: Path) 
     step = FetchStepUrl(url=f"file://{tmp_path}/2026-01-01.ndjson.gz", event_time=rule)
     polled = Polled(tmp_path, step)
     assert polled.poll().rows_added == 2
-    polled.redefine(replace_fields(step, url=step.url.replace("-01.", "-02.")))
+    polled.redefine(fetch=replace_fields(step, url=step.url.replace("-01.", "-02.")))
     assert polled.poll().rows_added == 2
 
 

@@ -21,6 +21,7 @@ from odf_protocol.errors import BadInput, RemoteFailed
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
 from odf_protocol.multihash import Multihash
+from odf_protocol.sources.source_marks import body_hash
 from odf_storage.datasets.dataset.info import chunks
 
 from .values import LAST_MODIFIED, Deadline, Fetched, FetchRequest, FetchRules, spooled, state
@@ -44,7 +45,7 @@ def fetch_file(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
     since = request.state_of(LAST_MODIFIED)
     copy, modified = copied(path, request, since=since)
     if copy is None:
-        if request.body in (None, present_hash(path)):
+        if body_hash(request.marks) in (None, present_hash(path)):
             return None
         copy, modified = copied(path, request)
     if copy is None:

@@ -34,7 +34,7 @@ from odf_protocol.metadata.sources import (
     SourceOrdering,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.sources.source_marks import FILES_KEY
+from odf_protocol.sources.source_marks import ADDRESS_KEY, FILES_KEY, address_mark
 from odf_protocol.sources.source_rules import MAX_PATTERN_CHARS
 from odf_protocol.sources.time_patterns import pattern_of
 from odf_storage.datasets.dataset.info import chunks
@@ -144,6 +144,7 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
     if isinstance(step.event_time, EventTimeSourceFromMetadata):
         raise EventTimeNotFound("the event time of files cannot be taken from their metadata")
     last = request.state_of(ETAG)
+    place = address_mark(step.path, (), b"")
     paths, namesakes = _named(step, request.rules)
     ranks = {name: _rank(step, name) for name in (*paths, *namesakes)}
     read_until = None if last is None else _rank_of_last(step, last)
@@ -152,7 +153,7 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
     paths |= namesakes
     late: list[str] = []
     if request.late_files or len(waiting) <= 1:
-        late, changed = _behind({**earlier, **namesakes}, request)
+        late, changed = _behind({**earlier, **namesakes}, request, place)
         _warn(request, [] if request.late_files else late, changed, namesakes)
     if request.late_files:
         waiting |= set(late)
@@ -176,7 +177,7 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
         event_time=_event_time(step, paths[name].name) or request.system_time,
         has_more=len(waiting) > 1,
         name=name,
-        marks={FILES_KEY: {name: str(Multihash.of_chunks(chunks(copy)))}},
+        marks={FILES_KEY: {name: str(Multihash.of_chunks(chunks(copy)))}, ADDRESS_KEY: place},
     )
 
 
@@ -209,9 +210,12 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _behind(earlier: Mapping[str, Path], request: FetchRequest) -> tuple[list[str], list[str]]:
+def _behind(
+    earlier: Mapping[str, Path], request: FetchRequest, place: str
+) -> tuple[list[str], list[str]]:
     """Return the names of files before the last one read that were never read, and of those whose
-    bytes are others than those that were read."""
+    bytes are others than those that were read. Times tell nothing of a file that another pattern
+    found, maybe in another folder."""
     late, changed = [], []
     for name, path in sorted(earlier.items()):
         try:
@@ -232,7 +236,7 @@ def _behind(earlier: Mapping[str, Path], request: FetchRequest) -> tuple[list[st
             forgotten = request.taken.forgotten
             if forgotten is None or modified > forgotten:
                 late.append(name)
-        elif known.hash and modified > known.at:
+        elif known.hash and (modified > known.at or known.place not in (None, place)):
             if not holds(known.hash):
                 changed.append(name)
         elif not known.hash and status.st_mtime_ns > known.at.ns:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC
 from email.utils import format_datetime, parsedate_to_datetime
 from importlib.metadata import version
@@ -22,6 +23,7 @@ from odf_protocol.errors import BadInput, RemoteFailed
 from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.metadata.events import SourceState
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
+from odf_protocol.sources.source_marks import REDIRECT_KEY, address_mark
 from odf_protocol.sources.source_options import ContentType, options_of
 from odf_protocol.sources.source_rules import check_headers
 
@@ -63,8 +65,11 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
         client_of(request.rules) as client,
         answered(client, *asked, request.rules, deadline, conditions=conditions) as response,
     ):
+        redirect = _redirect_mark(response, asked[0], request)
         if response.status_code == 304 and request.state is not None:
-            return None
+            if redirect == request.marks.get(REDIRECT_KEY):
+                return None
+            return fetch_http(step, url, replace(request, state=None))
         if response.status_code == 404:
             raise RemoteFailed(
                 "SourceMissing", "the web server has nothing at this address (404)", status=404
@@ -83,7 +88,20 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
             state=left_off,
             event_time=_event_time(step, left_off, request),
             warnings=_further(response),
+            marks={} if redirect is None else {REDIRECT_KEY: redirect},
         )
+
+
+def _redirect_mark(response: httpx.Response, asked: httpx.URL, request: FetchRequest) -> str | None:
+    """Return the mark of the address that a redirect led to, None without one: `latest` leads to
+    another file each day, and an older one has not changed since the time of the last. With an
+    entity tag the query does not count, as stores of files sign it anew for each answer."""
+    found: httpx.URL = response.extensions["address"]
+    if found == asked:
+        return None
+    if request.state_of(ETAG) or response.headers.get("etag"):
+        found = found.copy_with(query=None)
+    return address_mark(str(found), (), request.rules.mark_key)
 
 
 def check_type(response: httpx.Response, path: Path, request: FetchRequest) -> None:
@@ -147,7 +165,8 @@ def answered(
     *,
     conditions: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[httpx.Response]:
-    """Yield the response after all redirects, with its body unread. `headers` are sent only to the
+    """Yield the response after all redirects, with its body unread and its address among its
+    extensions. `headers` are sent only to the
     origin of the address, `conditions` to all redirect targets, too.
 
     Raises:
@@ -160,6 +179,7 @@ def answered(
             response = _sent(client, url, {**headers, **conditions}, rules)
             try:
                 if response.status_code not in REDIRECTS:
+                    response.extensions["address"] = url
                     yield response
                     return
                 target = parsed(_location(response), base=url)

@@ -27,19 +27,26 @@ from odf_protocol.metadata.sources import (
     FetchStepUrl,
 )
 from odf_protocol.multihash import Multihash
-from odf_protocol.sources.source_marks import ADDRESS_KEY, BODY_KEY, address_mark
+from odf_protocol.sources.source_marks import (
+    ADDRESS_KEY,
+    BODY_KEY,
+    DEFINITION_KEY,
+    address_mark,
+    definition_mark,
+)
 from odf_storage.datasets.dataset.info import chunks
 
 from .container import fetch_container
 from .files import fetch_file
 from .glob import fetch_files_glob, from_path
-from .http import fetch_http
+from .http import fetch_http, headers_of
 from .kartothek import fetch_kartothek
 from .values import (
     Deadline,
     EventTimeNotFound,
     Fetched,
     FetchRequest,
+    FetchRules,
     allowed_addresses,
     as_written,
     check_size,
@@ -178,9 +185,12 @@ def fetch(step: FetchStep, request: FetchRequest) -> Fetched | None:
 
 
 def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
+    url = expand(step.url, request.rules.variables, is_address=True)
+    address = _address_of(step, url, request.rules)
+    if request.marks.get(ADDRESS_KEY) not in (None, address):
+        request = replace(request, state=None)
     if step.cache is not None and request.state is not None:
         return None  # cached for ever: never read again
-    url = expand(step.url, request.rules.variables, is_address=True)
     try:
         parts = urlsplit(url)
         scheme, place = parts.scheme, unquote(parts.path)
@@ -194,7 +204,7 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
             scheme=scheme,
         )
     if not isinstance(step.event_time, EventTimeSourceFromPath):
-        return _marked(step, fetcher(step, url, request), "")
+        return _marked(fetcher(step, url, request), request, address)
     try:
         when = from_path(step.event_time, place)
     except EventTimeNotFound:
@@ -202,16 +212,31 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
             raise
         raise EventTimeNotFound("the path of the source holds no time of the pattern") from None
     found = fetcher(step, url, request)
-    return None if found is None else _marked(step, replace(found, event_time=when), f"@{when}")
+    if found is None:
+        return None
+    return _marked(replace(found, event_time=when), request, address, f"@{when}")
 
 
-def _marked(step: FetchStepUrl, found: Fetched | None, time: str) -> Fetched | None:
-    """Note the hash of the bytes, with the time that the path gives them. The state of a table says
-    which files it has."""
+def _address_of(step: FetchStepUrl, url: str, rules: FetchRules) -> str:
+    """Return the mark of an address: its tag and time are no conditions for another one, whether
+    the source or the value of a variable changed. Equal bytes are a repeat, wherever they lie."""
+    headers = headers_of(step, rules.variables)
+    is_template = any("${{" in text for text in (step.url, *(h.value for h in step.headers or ())))
+    return address_mark(url, list(headers.items()), rules.mark_key if is_template else b"")
+
+
+def _marked(
+    found: Fetched | None, request: FetchRequest, address: str, time: str = ""
+) -> Fetched | None:
+    """Note the hash of the bytes, with the time that the path gives them, and where they came from.
+    The state of a table says which files it has."""
     if found is None or found.table is not None:
         return found
     body = f"{Multihash.of_chunks(chunks(found.path))}{time}"
-    return replace(found, marks={BODY_KEY: body, ADDRESS_KEY: address_mark(step)})
+    marks = {**found.marks, BODY_KEY: body, ADDRESS_KEY: address}
+    if request.source is not None:
+        marks[DEFINITION_KEY] = definition_mark(request.source)
+    return replace(found, marks=marks)
 
 
 SCHEMES: dict[str, Callable[[FetchStepUrl, str, FetchRequest], Fetched | None]] = {

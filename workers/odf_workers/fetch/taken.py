@@ -16,7 +16,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.kartothek.source import STATE_PREFIX, state_of
 from odf_protocol.metadata.events import AddData, HashedBlock
 from odf_protocol.multihash import Multihash
-from odf_protocol.sources.source_marks import FORGOTTEN_KEY, files_of, marks_of
+from odf_protocol.sources.source_marks import ADDRESS_KEY, FORGOTTEN_KEY, Marks, files_of, marks_of
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.stores.objects import files
 
@@ -37,11 +37,13 @@ DATASETS = 32
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A file that was taken: the hash of its bytes (empty: unknown), the time of its block, and the
-    hashes of what was taken under its name before."""
+    """A file that was taken: the hash of its bytes (empty: unknown), the time of its block, the
+    mark of the pattern that found it (None: unknown), and the hashes of what was taken under its
+    name before."""
 
     hash: str
     at: Instant
+    place: str | None = None
     before: frozenset[str] = frozenset()
 
     @property
@@ -49,9 +51,10 @@ class Taken:
         return (self.hash, *self.before)
 
     @classmethod
-    def after(cls, last: Taken | None, hash_: str, at: Instant) -> Taken:
+    def after(cls, last: Taken | None, hash_: str, at: Instant, place: str | None) -> Taken:
         known = () if last is None or not last.hash else (last.hash,)
-        return cls(hash_, at, frozenset(known) if last is None else last.before.union(known))
+        before = frozenset(known) if last is None else last.before.union(known)
+        return cls(hash_, at, place, before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +91,14 @@ class FilesMemory:
                 self._known.popitem(last=False)
         return found
 
-    def add(self, dataset: DatasetId, files: Mapping[str, str], at: Instant) -> None:
+    def add(self, dataset: DatasetId, marks: Marks, at: Instant) -> None:
         """Note files that were taken, since files without new rows may leave no block."""
+        files, place = files_of(marks), marks.get(ADDRESS_KEY)
         with self._lock:
             if dataset in self._known:
                 known = self._known[dataset][1].files
-                known.update({n: Taken.after(known.get(n), each, at) for n, each in files.items()})
+                for name, hash_ in files.items():
+                    known[name] = Taken.after(known.get(name), hash_, at, place)
 
 
 def _with_blocks(before: FilesTaken, blocks: Iterable[HashedBlock]) -> FilesTaken:
@@ -111,7 +116,8 @@ def _with_blocks(before: FilesTaken, blocks: Iterable[HashedBlock]) -> FilesTake
         state = value
         for name, hash_ in named.items():
             if hash_ or name not in files:  # a block may repeat the state of the one before
-                files[name] = Taken.after(files.get(name), hash_, at)
+                place = marks.get(ADDRESS_KEY)
+                files[name] = Taken.after(files.get(name), hash_, at, place)
         if FORGOTTEN_KEY in marks:
             forgotten = at
     return FilesTaken(files, forgotten, state)

@@ -54,6 +54,8 @@ class FetchRules:
     lists: FileLists | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     containers: ContainerRules = field(default_factory=ContainerRules)
+    mark_key: bytes = field(default=b"", repr=False)
+    """Key of the marks of addresses with values of templates."""
     max_bytes: int = 16 << 30
     max_files: int = 100_000
     threads: int = 4
@@ -83,8 +85,8 @@ class FetchRequest:
     """Whether files that were never taken are taken although they sort before the last one."""
     again: tuple[str, ...] = ()
     """Names of files to be taken although they were taken before."""
-    body: str | None = None
-    """Hash of the bytes that the last poll took of an address, if its block notes it."""
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    """What the last block notes of its bytes (`odf_protocol/sources/source_marks.py`)."""
     warnings: list[str] = field(default_factory=list)
     """What the fetch has to say to the author of the source, new bytes or not."""
 

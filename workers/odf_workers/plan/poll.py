@@ -8,8 +8,20 @@ from typing import Any
 
 from odf_protocol.chain.state import ChainState
 from odf_protocol.metadata.events import SetPollingSource, SourceState
-from odf_protocol.metadata.sources import FetchStep, FetchStepMqtt, FetchStepUrl
-from odf_protocol.sources.source_marks import ADDRESS_KEY, address_mark, body_hash, marks_of
+from odf_protocol.metadata.sources import (
+    FetchStepMqtt,
+    FetchStepUrl,
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+)
+from odf_protocol.sources.source_marks import (
+    DEFINITION_KEY,
+    body_hash,
+    definition_mark,
+    is_defined_anew,
+    marks_of,
+)
 
 SOURCE_NAME = "default"
 """Source name in states of the polling source."""
@@ -54,13 +66,15 @@ def plan_poll(state: ChainState, *, fetch_uncacheable: bool = False) -> PollPlan
     remembers = last is not None or isinstance(source.fetch, FetchStepMqtt) or body_hash(marks)
     if state.last_offset is not None and not remembers and not fetch_uncacheable:
         return NothingToPoll(uncacheable=True)
-    if is_elsewhere(source.fetch, marks):
-        last = None
+    if isinstance(source.fetch, FetchStepUrl) and is_defined_anew(
+        {DEFINITION_KEY: definition_mark(source)}, marks
+    ):
+        last = None  # a server that has nothing new would keep the new definition from its bytes
     return PollPlan(source=source, state=last, marks=marks)
 
 
-def is_elsewhere(fetch: FetchStep, marks: Mapping[str, Any]) -> bool:
-    """Whether the last bytes came from another address than that of the source today: its tag and
-    time are no conditions for this one. Equal bytes are still a repeat."""
-    noted = marks.get(ADDRESS_KEY)
-    return isinstance(fetch, FetchStepUrl) and noted not in (None, address_mark(fetch))
+def takes_again(source: SetPollingSource) -> bool:
+    """Whether rows that are read again are known or corrected by their keys, rather than added."""
+    return isinstance(
+        source.merge, MergeStrategyLedger | MergeStrategySnapshot | MergeStrategyUpsertStream
+    )

@@ -244,6 +244,7 @@ def _fetch_rules(settings: WorkerSettings) -> Any:
         lists=FileLists(settings.data / FOLDER, LIST_BYTES),
         variables=environment(settings.template_variables),
         containers=container_rules(settings),
+        mark_key=open_keys(settings.secrets_keys, settings.data).mark_key(),
         max_bytes=settings.max_fetched_bytes,
         total_s=settings.fetch_s,
     )

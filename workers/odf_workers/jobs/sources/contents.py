@@ -71,5 +71,8 @@ def marks_with_content(found: Fetched, plain: Plain, contents: Contents) -> Mapp
         _, mark, time = str(found.marks[BODY_KEY]).partition("@")
         return {**found.marks, CONTENT_KEY: f"{contents.hash_of(plain)}{mark}{time}"}
     if FILES_KEY in found.marks:
-        return {FILES_KEY: dict.fromkeys(found.marks[FILES_KEY], contents.hash_of(plain))}
+        return {
+            **found.marks,
+            FILES_KEY: dict.fromkeys(found.marks[FILES_KEY], contents.hash_of(plain)),
+        }
     return found.marks

@@ -34,10 +34,9 @@ from odf_protocol.metadata.sources import (
 )
 from odf_protocol.multihash import Multihash
 from odf_protocol.sources.source_marks import (
-    FILES_KEY,
-    body_hash,
     files_of,
     is_repeat,
+    is_same_content,
     marks_of,
 )
 from odf_storage.datasets.dataset.dataset import Dataset
@@ -53,7 +52,7 @@ from ...fetch.run import fetch
 from ...fetch.taken import FilesTaken
 from ...fetch.values import Fetched, FetchRequest, FetchRules
 from ...plan.ingest import plan_source
-from ...plan.poll import NothingToPoll, PollPlan, plan_poll
+from ...plan.poll import NothingToPoll, PollPlan, plan_poll, takes_again
 from ...prepare.run import check_steps
 from ...readers.formats.plain import naming
 from ...readers.formats.plain_text import Plain
@@ -65,6 +64,11 @@ from .contents import Contents, marks_with_content
 MAX_WARNINGS = 100
 """Limit of different warnings in the receipt of a poll."""
 EMPTY = "the source gave no byte, after it gave rows before: nothing was taken, and nothing noted"
+READ_BEFORE = (
+    "the source was defined anew, and gives what was read by its last definition: that is not read "
+    "again, since this merge strategy would add all rows a second time (reset the dataset to "
+    "before they were added, to read them anew)"
+)
 _COUNTS = ("rows_read", "rows_added", "rows_known", "rows_retracted", "rows_corrected", "fetches")
 _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 
@@ -176,7 +180,7 @@ class _Fetches:
                 content_of=contents,
                 late_files=self.late_files,
                 again=self.again,
-                body=body_hash(plan.marks),
+                marks=plan.marks,
             )
             self.found = fetch(plan.source.fetch, request)
             self.plan, self.warnings = plan, tuple(request.warnings)
@@ -281,6 +285,8 @@ def _attempt(
                 marks = marks_with_content(found, plain, contents)
             if is_repeat(marks, plan.marks):
                 return up_to_date(state.head, warnings=told), None
+            if is_same_content(marks, plan.marks) and not takes_again(source):
+                return up_to_date(state.head, warnings=(*told, READ_BEFORE)), None
             ingest = plan_source(
                 state,
                 source,
@@ -295,7 +301,7 @@ def _attempt(
             post = prepare_post(dataset, ingest, content, context, scratch, extras, table)
             batch = write_post(dataset, state, post, context, scratch)
         commit(dataset, batch, context)
-    context.polls.files.add(dataset.id, marks.get(FILES_KEY, {}), now)
+    context.polls.files.add(dataset.id, marks, now)
     receipt = batch.receipts[0]
     facts = {name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__}
     facts["warnings"] = tuple(dict.fromkeys((*told, *plain.warnings, *receipt.warnings)))

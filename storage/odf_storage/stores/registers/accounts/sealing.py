@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -48,6 +49,11 @@ class SecretKeys:
     def newest(self) -> str:
         """Return the id of the key that encrypts."""
         return next(iter(self.keys))
+
+    def mark_key(self) -> bytes:
+        """Return a key for marks of texts that hold secrets: equal texts have equal marks, and
+        nobody without the key can try which text it was."""
+        return hmac.digest(self.keys[self.newest], b"odf-node marks", "sha3_256")
 
     def sealed(self, owner: str, name: str, text: str, *, at: Instant) -> Variable:
         nonce = os.urandom(NONCE_BYTES)
