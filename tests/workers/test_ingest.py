@@ -179,7 +179,7 @@ def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: Worke
         run_ingest(dataset, stale, bench, now=NOW)
 
 
-def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
+def test_an_empty_snapshot_retracts_everything_and_says_so_unless_a_guard_is_asked_for(
     stores: Stores, bench: WorkerContext
 ) -> None:
     from odf_workers.jobs.ingest.run import run_ingest
@@ -192,7 +192,11 @@ def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
     guarded = msgspec.structs.replace(upload(stores, dataset, b"\n"), max_vanish_percent=99)
     with refusing("RowsVanished", match="1 of 1 rows"):
         run_ingest(dataset, guarded, bench, now=NOW)
-    assert ingest(stores, dataset, bench, b"\n").rows_retracted == 1
+    emptied = ingest(stores, dataset, bench, b"\n")
+    assert emptied.rows_retracted == 1
+    assert emptied.warnings == (
+        "the snapshot has no rows, so each of the 1 that stood is retracted",
+    )
     assert run_ingest(dataset, guarded, bench, now=NOW).outcome == "up-to-date"
 
 

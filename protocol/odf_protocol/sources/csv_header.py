@@ -93,7 +93,7 @@ def match(
         return Matched(own)
     if rule is HeaderRule.STRICT:
         if list(header) != list(declared):
-            raise _mismatch(header, declared, "they have to be the declared ones in their order")
+            raise _mismatch(header, declared, STRICTLY, "")
         return Matched(own)
     return _by_names(header, declared)
 
@@ -262,13 +262,19 @@ def _named(one: str, several: str, names: Sequence[str]) -> str:
     return f"{one if len(names) == 1 else several} {shown}{more}"
 
 
-def _mismatch(header: Sequence[str], declared: Sequence[str], reason: str) -> HeaderMismatch:
+STRICTLY = "a strict header has the declared names in their order, letter by letter"
+NAMES = ". Name all columns as declared, in any order, or none of them"
+
+
+def _mismatch(
+    header: Sequence[str], declared: Sequence[str], reason: str, advice: str = NAMES
+) -> HeaderMismatch:
     def shown(names: Sequence[str]) -> str:
         return ", ".join(name[:100] for name in names[:SHOWN_NAMES])
 
     return HeaderMismatch(
         f"the header names the columns {shown(header)}, the source declares {shown(declared)}: "
-        f"{reason}. Name all columns as declared, in any order, or none of them",
+        f"{reason}{advice}",
         header=list(header[:SHOWN_NAMES]),
         declared=list(declared[:SHOWN_NAMES]),
     )

@@ -5,7 +5,8 @@ The guard of snapshots: limits how much of the state may be absent from a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,3 +130,11 @@ def check_vanished(
             stood=stood,
             max_vanish_percent=max_percent,
         )
+
+
+def emptied_warnings(plan: IngestPlan, rows: int, done: Counter[Operation]) -> Iterator[str]:
+    """Yield a warning if a snapshot without rows took back all that stood: a publisher may mean
+    that, or have sent nothing by mistake."""
+    gone = done[Operation.RETRACT]
+    if isinstance(plan.merge, MergeStrategySnapshot) and rows == 0 and gone:
+        yield f"the snapshot has no rows, so each of the {gone} that stood is retracted"

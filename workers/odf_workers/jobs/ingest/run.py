@@ -48,7 +48,7 @@ from ...stages.batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
 from ...stages.pipeline import is_passing
 from ...stages.read import PostRead
 from ..work.context import BatchSize, WorkerContext, local_object, put_slice, readable, reported
-from .history import bring_up_to_date, check_vanished, history_of, lent
+from .history import bring_up_to_date, check_vanished, emptied_warnings, history_of, lent
 from .outcome import (
     Extras,
     PostOutcome,
@@ -341,7 +341,8 @@ def _outcome(
         )
         rejected = source.rejected if source.is_prepared else rejected
         ahead = ahead_warnings(post.plan, read.ahead) if rows.slices else ()
-        warnings = (*source.warnings, *warnings, *rows.warnings, *ahead)
+        emptied = emptied_warnings(post.plan, read.rows, done)
+        warnings = (*source.warnings, *warnings, *rows.warnings, *ahead, *emptied)
     return PostOutcome(
         rows_read=read.rows,
         done=done,

@@ -219,7 +219,7 @@ def refuse_header(content: Content, form: CsvFormat, names: Sequence[str], limit
     if first is not None and names_columns(first.fields, names):
         raise HeaderMismatch(
             "the first line names the columns, and the source declares no header: leave the line "
-            "out, or declare `header: true`",
+            "out, or declare `header: true` in a source of Csv",
             line=first.line,
         )
 
