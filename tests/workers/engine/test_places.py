@@ -117,6 +117,8 @@ def test_datafusion_refuses_with_the_place(name: str, tmp_path: Path) -> None:
     stores = throwaway_stores()
     bad = refused(node_of(stores, tmp_path), stores, "datafusion", queries)
     assert bad.facts == facts(*place), bad.message
+    told = "has to be the same whenever and wherever" in bad.message
+    assert told == name.startswith("function of"), bad.message
 
 
 def on_spark(stores: Any, scratch: Path, spark: SparkSession) -> Any:

@@ -44,7 +44,7 @@ from ..port.port import (
 )
 from .child import BATCH, END, FRAME, HEAD, End, EngineQuestion, ResultHead, TableSource, encoded
 from .meaning import as_sql_means
-from .plan import check_words, forget_functions, judge
+from .plan import MOMENTS, check_words, forget_functions, judge
 from .plan_messages import (
     CannotFollow,
     CannotRebuild,
@@ -92,6 +92,7 @@ _NO_ZONE = {name: value for name, value in SETTINGS.items() if "time_zone" not i
 declares times with that zone but returns times without one, which fails. Ingested times without a
 zone are in UTC anyway; derivatives keep the zone, so that their types stay the same."""
 _ZONE_LOST = re.compile(r'expected Timestamp\(\w+, "UTC"\) but found Timestamp\(\w+\)')
+_UNKNOWN_FUNCTION = re.compile(r"Invalid function '(\w+)'")
 TEXTS_AS_TIMES = (
     "this engine announces times in UTC when it reads them from texts, and makes them without a "
     "zone: write to_timestamp_millis(to_timestamp(text, pattern)), or for texts of RFC 3339 "
@@ -249,7 +250,16 @@ def planned(
     except MemoryError:
         raise
     except Exception as bad:
-        raise InvalidQuery(str(bad)[:SHOWN_CHARS]) from None
+        raise InvalidQuery(_without_moments(str(bad)[:SHOWN_CHARS])) from None
+
+
+def _without_moments(reason: str) -> str:
+    """Return the reason; of a function that is unknown because its value depends on the moment, say
+    so in place of a name that is like it."""
+    found = _UNKNOWN_FUNCTION.search(reason)
+    if found is None or found[1].lower() not in MOMENTS:
+        return reason
+    return f"{found[0]}: the result has to be the same whenever and wherever it is computed"
 
 
 def meant(context: SessionContext, result: DataFrame) -> DataFrame:
