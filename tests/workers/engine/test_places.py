@@ -145,7 +145,8 @@ def test_the_plan_of_spark_is_left_out_of_the_reason(spark: SparkSession, tmp_pa
     stores = throwaway_stores()
     bench = on_spark(stores, tmp_path, spark)
     message = refused(bench, stores, "spark", [NO_SUCH_COLUMN]).message
-    assert message.startswith("line 2, column 15: [UNRESOLVED_COLUMN")
+    assert message.startswith("line 2, column 15: the query names a column `nothing`")
+    assert "The engine says: [UNRESOLVED_COLUMN" in message
     assert "SubqueryAlias" not in message
 
 

@@ -61,6 +61,9 @@ _BEFORE_FIRST_WORD = re.compile(r"(?s)(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*")
 class InvalidQuery(BadInput):
     """The query cannot be run; the message says what is wrong with it."""
 
+    engine_words: str | None = None
+    """The message as the engine wrote it, if this is the answer of one in other words."""
+
 
 class QueryTooSlow(InvalidQuery):
     """The query exceeded its time limit. The port has no other response for this case."""

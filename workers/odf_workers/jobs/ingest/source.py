@@ -20,7 +20,8 @@ from odf_protocol.metadata.events import (
 from odf_protocol.metadata.sources import ReadStep, ReadStepParquet
 
 from ...engines.port.job_listener import Heard
-from ...engines.port.port import InvalidQuery, engine_for, place_of
+from ...engines.port.port import INPUT, InvalidQuery, engine_for, place_of
+from ...engines.port.refusals import in_plain_words
 from ...partitions.port import Spans, Way
 from ...plan.ingest import IngestPlan
 from ...readers.formats.plain import PlainTables, naming, plain_file
@@ -231,8 +232,10 @@ def preprocessed(
     engine = engine_for(transform, engines.all)
     scratch.mkdir(parents=True, exist_ok=True)
     source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
-    told = bounded_leaves(frame.schema)
-    with pq.ParquetWriter(source, frame.schema, compression="lz4", write_statistics=told) as writer:
+    bounded = bounded_leaves(frame.schema)
+    with pq.ParquetWriter(
+        source, frame.schema, compression="lz4", write_statistics=bounded
+    ) as writer:
         for batch in frame.batches:
             writer.write_batch(batch)
     response = engine.execute_raw_query(
@@ -243,8 +246,9 @@ def preprocessed(
     )
     job_progress.check()  # a stopped engine reports that it took too long
     if isinstance(response, RawQueryResponseInvalidQuery):
-        where = place_of(response.message)
-        raise InvalidQuery(f"preprocessing failed: {response.message}", **where)
+        where, tables = place_of(response.message), {INPUT: frame.schema.names}
+        told = in_plain_words(response.message, "the query", tables)
+        raise InvalidQuery(f"preprocessing failed: {told}", **where)
     if isinstance(response, RawQueryResponseInternalError):
         raise EngineFailed(f"the engine failed while preprocessing: {response.message}")
     return target

@@ -26,7 +26,7 @@ from odf_protocol.codec.manifests import from_data, to_data
 from odf_protocol.columns.arrow_schema import from_arrow, to_arrow
 from odf_protocol.columns.column_names import name_remarks
 from odf_protocol.errors import NodeError, NotFound
-from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import (
     AddPushSource,
@@ -67,7 +67,7 @@ from ...stages.normalize import normalized
 from ..ingest.source import EngineFailed, preprocessed
 from ..work.context import Engines, WorkerContext
 from .chains import input_datasets, may_change
-from .iteration import ask, empty_input, vocabulary
+from .iteration import NOBODY, ask, empty_input, vocabulary
 from .result import as_before, checked, work_folder
 from .run import input_files
 
@@ -165,7 +165,6 @@ def expected_schema(
     return found[0] if found and all(each == found[0] for each in found) else None
 
 
-NOBODY = DatasetAlias.parse("check/check")
 DOES_NOT_FIT = (
     "it cannot go on from what the query before it kept, so the derivative will be paused until "
     "it is reset (keep its metadata only): {}"

@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetAlias
 from odf_protocol.metadata.events import (
     DatasetVocabulary,
     ExecuteTransform,
@@ -42,6 +44,7 @@ from odf_storage.stores.ports.values import ObjectKind
 from ...engines.iteration.inputs import MAY_CHANGE
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import Engine, InvalidQuery, place_of
+from ...engines.port.refusals import in_plain_words
 from ...plan.transform import InputPlan, TransformPlan
 from ...runtime.progress import JobProgress
 from ...slices.write import parquet_settings
@@ -80,7 +83,7 @@ def execute(
 
     Raises:
         JobLost: the job was cancelled, or is another worker's now.
-        InvalidQuery: with the facts of the error's position, from `place_of`.
+        InvalidQuery: with the facts of the error's position.
         EngineFailed: the engine failed for an internal reason.
         IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
         ObjectNotFound: a slice of an input is missing.
@@ -151,11 +154,30 @@ def ask(
         case TransformResponseSuccess():
             return response, heard
         case TransformResponseInvalidQuery(message=message):
-            raise InvalidQuery(message, **place_of(message))
+            raise _refused(message, request)
         case TransformResponseInternalError(message=message):
             raise EngineFailed(f"the engine failed: {message}")
         case _:
             raise EngineFailed("the engine ended without an answer")
+
+
+NOBODY = DatasetAlias.parse("check/check")
+"""In place of the name of a derivative that is not there yet."""
+
+
+def _refused(message: str, request: TransformRequest) -> InvalidQuery:
+    """Return the error for an engine's refusal of a request, with the facts of its position."""
+    tables = {}
+    for item in request.query_inputs:
+        try:
+            tables[item.query_alias] = pq.read_schema(item.schema_file).names
+        except (OSError, pa.ArrowException):
+            tables[item.query_alias] = []
+    alias = request.dataset_alias
+    whose = "the query" if alias == NOBODY else f"the query of {alias}"
+    error = InvalidQuery(in_plain_words(message, whose, tables), **place_of(message))
+    error.engine_words = message
+    return error
 
 
 def vocabulary(vocab: Vocab) -> DatasetVocabulary:

@@ -38,7 +38,8 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.stores.ports.values import ObjectKind
 
 from ...engines.iteration.inputs import holds_state, is_ours
-from ...engines.port.port import NO_QUERY, ONLY_QUERIES, InvalidQuery, steps_of, without_place
+from ...engines.port.port import NO_QUERY, InvalidQuery, steps_of, without_place
+from ...engines.port.refusals import NO_COLUMN, NO_SQL, NO_TABLE, PARTS
 from ...plan.transform import InputPlan, TransformPlan
 from ...runtime.command import Command, output_of
 from ...slices.schema import IncompatibleSchema
@@ -48,19 +49,7 @@ from .result import InputFiles, MadeResult, work_folder
 
 GRAMMAR_S = 20.0
 """Seconds after which it stays unknown whether a text is a query."""
-_NO_SQL = re.compile(r"\[PARSE_|SQL error: (?:Parser|Tokenizer)Error\(|" + re.escape(ONLY_QUERIES))
-_PARTS = r"(?:`(?:``|[^`])+`|\"(?:\"\"|[^\"])+\"|\w+)"
-_NO_NAME = (
-    re.compile(rf"Schema error: No field named ({_PARTS}(?:\.{_PARTS})*)\."),
-    re.compile(
-        r"\[UNRESOLVED_COLUMN\.\w+\] A column, variable, or function parameter with name "
-        rf"({_PARTS}(?:\.{_PARTS})*) cannot be resolved"
-    ),
-    re.compile(r"Error during planning: table '(?:datafusion\.public\.)?([^']+)' not found"),
-    re.compile(rf"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view ({_PARTS}(?:\.{_PARTS})*) cannot"),
-)
-"""Messages of our engines about a name that they do not know."""
-_PART = re.compile(_PARTS)
+_PART = re.compile(PARTS)
 _TOKEN = re.compile(
     r"(?P<text>'(?:''|\\.|[^'\\])*+'?)|(?P<skip>--[^\n]*+|/\*.*?(?:\*/|\Z)|\s++)"
     r"|(?P<name>`(?:``|[^`])*+`?|\"(?:\"\"|[^\"])*+\"?|[^\W\d]\w*+)|(?P<sign>->|\w++|.)",
@@ -84,13 +73,15 @@ def runs_nowhere(
     refused: InvalidQuery, plan: TransformPlan, inputs: Sequence[Dataset], scratch: Path
 ) -> bool:
     """Whether an engine's refusal proves that no engine of the dialect can run the query."""
-    said = without_place(refused.message)
+    said = without_place(refused.engine_words or refused.message)
     if said.startswith(NO_QUERY):
         return True
     queries = [step.query for step in steps_of(plan.transform)]
-    if _NO_SQL.match(said):
+    if NO_SQL.match(said):
         return any(not _may_be_query(query, scratch) for query in queries)
-    named = next((found[1] for each in _NO_NAME if (found := each.match(said))), None)
+    named = next(
+        (found[1] for each in (*NO_COLUMN, *NO_TABLE) if (found := each.match(said))), None
+    )
     if named is None:
         return False
     try:
