@@ -212,6 +212,8 @@ class Maker:
             target += "?" + urlencode(pairs, errors="replace")
         if not route.media and rng.random() < 0.3:
             headers["Accept"] = "text/html"
+        if route.path == "/mcp" and rng.random() < 0.8:
+            headers["Accept"] = "application/json, text/event-stream"
         body, kind = self._body(route, shape)
         if kind:
             headers["Content-Type"] = kind
@@ -258,7 +260,7 @@ class Maker:
         if not route.media and route.method in ("GET", "HEAD", "DELETE", "OPTIONS", "TRACE"):
             return b"", ""
         kind = self.rng.choice(route.media or ("application/json",))
-        make = BODIES.get(kind, _plain)
+        make = OF_ROUTES.get(route.path) or BODIES.get(kind, _plain)
         return make(self, route, shape), f"{kind}; boundary=x" if "multipart" in kind else kind
 
 
@@ -316,6 +318,38 @@ def _json(maker: Maker, route: Route, shape: str) -> bytes:
                 value = rng.choice((None, [value] * 50, {"a": value}, 2**70, -1, True, []))
             told[name] = value
     return json.dumps(told).encode()[: 4 * BODY_CHARS]
+
+
+def _called(maker: Maker, route: Route, shape: str) -> bytes:
+    """A call of a tool for language models, or another message to its door."""
+    rng = maker.rng
+    tools = ("query", "search_datasets", "describe_dataset", "sample_rows", "none")
+    names = ("sql", "search", "dataset", "limit", "after", "account", "datasets", "proof")
+    given = {name: maker._value(name, shape) for name in names if rng.random() < 0.3}
+    given["sql"] = rng.choice(QUERIES)(rng.choice(maker.names.datasets))
+    params: dict[str, Any] = {"name": rng.choice(tools), "arguments": given}
+    if rng.random() < 0.3:
+        params = {maker._value("a", shape)[:9_000]: given, "protocolVersion": "9" * 5_000}
+    methods = ("tools/call", "tools/call", "tools/list", "initialize", "a/" * 5_000)
+    message = {"jsonrpc": "2.0", "id": 1, "method": rng.choice(methods), "params": params}
+    return json.dumps([message] * 500 if shape == "repeated" else message).encode()
+
+
+def _graph(maker: Maker, route: Route, shape: str) -> bytes:
+    """A query of GraphQL: deep, of many aliases, of fragments that name each other."""
+    rng, text = maker.rng, SHAPES[shape](maker.rng, 20_000)
+    query = rng.choice(
+        (
+            "{datasets" * 5_000,
+            "{" + " ".join(f"a{n}: __typename" for n in range(5_000)) + "}",
+            "query { ...a } "
+            + "".join(f"fragment a{n} on Q {{...a{n + 1}}} " for n in range(99)),
+            "query q(" + ", ".join(f"$a{n}: Int" for n in range(5_000)) + ") {a}",
+            "{__schema{types{fields{type{fields{type{name}}}}}}}",
+            text,
+        )
+    )
+    return json.dumps({"query": query, "variables": {"a": text}}).encode()
 
 
 def _manifest(maker: Maker, route: Route, shape: str) -> bytes:
@@ -431,3 +465,5 @@ BODIES: dict[str, Callable[[Maker, Route, str], bytes]] = {
     "application/x-ndgeojson": _rows,
     "application/vnd.apache.parquet": _parquet,
 }
+OF_ROUTES: dict[str, Callable[[Maker, Route, str], bytes]] = {"/mcp": _called, "/graphql": _graph}
+"""Bodies of routes whose JSON is a language of its own."""
