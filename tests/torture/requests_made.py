@@ -342,8 +342,7 @@ def _graph(maker: Maker, route: Route, shape: str) -> bytes:
         (
             "{datasets" * 5_000,
             "{" + " ".join(f"a{n}: __typename" for n in range(5_000)) + "}",
-            "query { ...a } "
-            + "".join(f"fragment a{n} on Q {{...a{n + 1}}} " for n in range(99)),
+            "query { ...a } " + "".join(f"fragment a{n} on Q {{...a{n + 1}}} " for n in range(99)),
             "query q(" + ", ".join(f"$a{n}: Int" for n in range(5_000)) + ") {a}",
             "{__schema{types{fields{type{fields{type{name}}}}}}}",
             text,
