@@ -137,7 +137,7 @@ def test_lists_and_tables_are_json(monkeypatch):
     assert read.engines == {"spark": "127.0.0.1:5544"}
     assert read.object_copies == ("file:///backup",)
     monkeypatch.setenv("ODF_STORE_OBJECT_COPIES", "file:///backup")
-    with refusing("InvalidSetting", match="ODF_STORE_OBJECT_COPIES is not JSON"):
+    with refusing("InvalidSetting", match="OBJECT_COPIES is not JSON: it is written as"):
         load_settings_of_worker({})
 
 

@@ -411,7 +411,10 @@ def _value(field: FieldInfo, variable: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise BadInput("InvalidSetting", f"{variable} is not JSON", setting=variable) from None
+        form = '["one", "two"]' if isinstance(field.default, tuple) else '{"name": "value"}'
+        raise BadInput(
+            "InvalidSetting", f"{variable} is not JSON: it is written as {form}", setting=variable
+        ) from None
 
 
 def _text(default: Any) -> str:
