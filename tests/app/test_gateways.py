@@ -15,8 +15,15 @@ from tests.app.test_publishing_api import SOURCE, worker
 
 import odf_node
 from odf_node.cli.main import main
-from odf_node.client.nodes.http import Unreachable, repeated, retry_after
-from odf_protocol.codec.manifests import load_event
+from odf_node.client.nodes.http import (
+    TransferFailed,
+    Unreachable,
+    open_http,
+    repeated,
+    retry_after,
+)
+from odf_node.client.uses.new_dataset import new_dataset
+from odf_protocol.codec.manifests import load_event, load_snapshots
 from odf_protocol.errors import BadInput
 from odf_storage.stores.ports.values import Failed, Succeeded
 
@@ -110,6 +117,48 @@ def test_when_the_time_for_repeats_is_over_the_key_is_named(service, proxy, inge
     told = json.loads(ingest("--repeat-for", "0", "--json", "--key", "mine").stderr)
     assert (told["status"], told["answered_by"]) == (502, "nginx")
     assert told["idempotency_key"] == "mine"
+
+
+def test_a_person_is_told_the_key_when_it_is_in_doubt_whether_the_node_took_the_rows(
+    service, proxy, ingest
+):
+    proxy.then("500 after doing")
+    with worker(service, lambda _: DONE) as seen:
+        done = ingest()
+        assert done.exit_code == 1
+        assert ingest("--key", done.stderr.split("--key ")[1].split()[0]).exit_code == 0
+    assert len(seen) == 1
+
+
+NEW = """
+kind: DatasetSnapshot
+version: 1
+content: {name: %s, kind: Root, metadata: [%s]}
+"""
+SENT = "{kind: AddPushSource, sourceName: x, read: {kind: NdJson}, merge: {kind: Append}}"
+
+
+@pytest.mark.parametrize("fault", ["502 after doing", "504 in JSON", "reset after doing"])
+def test_case_33_a_dataset_that_was_created_behind_a_proxy_that_gave_up_is_gone_on_with(
+    service, proxy, fault
+):
+    text = (NEW % (f"begun-{fault[:3]}-{len(fault)}", SENT)).encode()
+    proxy.then(fault)
+    with open_http() as http:
+        given = (http, f"{proxy.url}/", service.token(), text, load_snapshots(text)[0])
+        made = new_dataset(*given, visibility="private")
+        assert made.url.endswith(f"/{made.alias}"), "the address is one of this node"
+        assert new_dataset(*given, visibility="private").head == made.head
+
+
+def test_an_answer_that_says_nothing_of_the_new_dataset_is_told(service, proxy):
+    text = (NEW % ("unsaid", SENT)).encode()
+    proxy.then("200 in JSON")
+    with open_http() as http, pytest.raises(TransferFailed, match="says nothing of a new dataset"):
+        new_dataset(
+            http, f"{proxy.url}/", service.token(), text, load_snapshots(text)[0],
+            visibility="private",
+        )  # fmt: skip
 
 
 def test_case_32_a_body_that_a_proxy_does_not_take_is_explained(proxy, ingest):

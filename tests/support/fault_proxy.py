@@ -151,6 +151,8 @@ GATEWAYS = {
     "504 without a body": _empty_504,
     "504 in JSON": _json(504, "Endpoint request timed out"),
     "503 in JSON": _json(503, "Service Unavailable"),
+    "200 in JSON": _json(200, "ok"),
+    "500 after doing": _page(500, "nginx", does=True),
     "408": _page(408, "haproxy", does=False),
     "413": _page(413, "nginx", does=False),
     "429": _page(429, "cloudflare", does=False, **{"Retry-After": "1"}),

@@ -21,7 +21,7 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ...client.nodes.http import may_pass, open_http
+from ...client.nodes.http import TransferFailed, may_pass, open_http
 from ...client.nodes.limits import MOST_TAKEN_BACK, one_line
 from ...client.nodes.node_api import NodeApi
 from ...client.nodes.remotes import Location
@@ -154,11 +154,16 @@ def post_file(
                 **asked,
             )
         except NodeError as error:
-            if may_pass(error):
+            if may_pass(error) or _is_in_doubt(error):
                 error.facts["idempotency_key"] = key
                 if not quiet:
                     click.echo(f"with --key {key} nothing is added twice", err=True)
             raise
+
+
+def _is_in_doubt(error: NodeError) -> bool:
+    """Whether something else than a node answered, perhaps after the node had taken the rows."""
+    return isinstance(error, TransferFailed) and error.facts.get("reported") is None
 
 
 def signature_of(keyfile: Path, api: NodeApi, content: Sendable) -> str:

@@ -16,7 +16,9 @@ from odf_protocol.errors import BadInput, Conflict, LimitExceeded, NodeError, Re
 from odf_protocol.metadata.events import DatasetSnapshot
 from odf_protocol.multihash import Multihash
 
+from ..nodes.http import TransferFailed, repeated
 from ..nodes.later import httpx
+from ..nodes.limits import LIMITS
 from ..nodes.node_api import NodeApi, RequestConflict
 from ..nodes.repositories import HttpRepository
 from ..transfer.receive import ChainReader
@@ -62,15 +64,25 @@ def new_dataset(
     visibility: str,
 ) -> NewDataset:
     """Create a dataset, or return the one that an earlier attempt left: with the same definition
-    and without rows.
+    and without rows. So the request is repeated if a server before the node gave up, which may have
+    been after the node had created the dataset.
 
     Raises:
         RequestConflict: another dataset has the name.
+        TransferFailed: the answer says nothing of a dataset.
     """
+    api = NodeApi(node, token, http=http)
     try:
-        made = NodeApi(node, token, http=http).create_dataset(manifest, visibility=visibility)
+        made = repeated(
+            lambda _: api.create_dataset(manifest, visibility=visibility), seconds=LIMITS.reread_s
+        )
         warnings = tuple(map(str, made.get("warnings") or ()))
         return NewDataset(str(made["url"]), str(made["alias"]), str(made["head"]), warnings)
+    except KeyError:
+        raise TransferFailed(
+            f"the answer of {node} says nothing of a new dataset: another server than a node may "
+            "have given it; the same command again goes on with a dataset that was created"
+        ) from None
     except RequestConflict as taken:
         alias = taken.facts.get("alias")
         left = _left(http, node, token, alias, snapshot.metadata)

@@ -233,7 +233,11 @@ class DatasetAccess:
     def shown_alias(self, entry: DatasetEntry) -> str:
         """Return the alias as clients of this node write it: without account on a node of a
         single tenant."""
-        return str(entry.alias.name if self.tenancy is Tenancy.SINGLE else entry.alias)
+        return str(self.written(entry.alias))
+
+    def written(self, alias: DatasetAlias) -> DatasetAlias:
+        """Return an alias as clients of this node write it."""
+        return DatasetAlias(alias.name) if self.tenancy is Tenancy.SINGLE else alias
 
 
 def readable(actor: Actor, reads: AnonymousReads) -> Readable:

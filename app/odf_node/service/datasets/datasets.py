@@ -170,7 +170,7 @@ def prepare_snapshot(
     blocks, state = author(EMPTY, events, system_time=now)
     entry = DatasetEntry(key.dataset_id, alias, snapshot.kind, visibility, now)
     if authoring.stores.registry.find(DatasetRef(alias=alias)) is not None:
-        raise AliasTaken(alias)
+        raise AliasTaken(authoring.access.written(alias))
     by = Author(actor.account.id, actor.reach)
     return PreparedDefinition(
         entry=entry,

@@ -18,8 +18,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetAlias
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.errors import AliasTaken
 
 from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
@@ -103,7 +105,10 @@ async def name(
 ) -> Response:
     """The body is `{"name": "…"}`. The dataset stays in its account."""
     asked = await _text(request, "name")
-    renamed = await run_in_threadpool(rename_dataset, stores, access.entries, entry, asked)
+    try:
+        renamed = await run_in_threadpool(rename_dataset, stores, access.entries, entry, asked)
+    except AliasTaken as taken:
+        raise AliasTaken(access.written(DatasetAlias.parse(taken.facts["alias"]))) from None
     return JsonAnswer(summary(access, renamed, base))
 
 
