@@ -108,7 +108,7 @@ async def name(
     try:
         renamed = await run_in_threadpool(rename_dataset, stores, access.entries, entry, asked)
     except AliasTaken as taken:
-        raise AliasTaken(access.written(DatasetAlias.parse(taken.facts["alias"]))) from None
+        raise AliasTaken(access.written(DatasetAlias.parse(str(taken.facts["alias"])))) from None
     return JsonAnswer(summary(access, renamed, base))
 
 
