@@ -18,6 +18,7 @@ FOR_LATER = {
     "grpc": "Flight SQL",
     "httpx": "a mirror, a webhook",
     "jinja2": "a page",
+    "pandas": "nothing, but Arrow imports it for the first list if it can",
     "mcp": "a tool of a language model",
     "prometheus_client": "the page of metrics",
     "psycopg": "PostgreSQL",
@@ -29,6 +30,7 @@ FOR_LATER = {
 UNTIL_IT_LISTENS = """
 import json, sys
 from pathlib import Path
+import pyarrow
 from odf_node.cli.machine import serve
 from odf_node.service.processes.server import NodeServer
 from odf_node.service.settings import load_settings
@@ -40,6 +42,7 @@ def is_our_package(name, module):
 
 async def started(self, sockets=None):
     await startup(self, sockets=sockets)
+    pyarrow.array([1])
     loaded.extend(name for name, each in sys.modules.items() if not is_our_package(name, each))
     self.should_exit = True
 

@@ -34,6 +34,7 @@ from .processes import (
     PID,
     close_own_memory,
     end_with_parent,
+    hide_pandas,
     own_folder,
     remove_dead,
 )
@@ -45,19 +46,10 @@ LINK = 3
 """The descriptor of a child's connection."""
 
 
-class _Without:
-    """Hides pandas: Arrow would import it if installed, which takes longer than all the rest."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-
 def main(module: str, spares: int) -> None:
     """Serve until the other end of standard input is closed."""
     close_own_memory()
-    sys.meta_path.insert(0, _Without())
+    hide_pandas()
     loaded = importlib.import_module(module)
     loaded.prepare()
     gc.collect()

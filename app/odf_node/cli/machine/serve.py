@@ -15,7 +15,7 @@ from odf_protocol.errors import NodeFault
 from odf_storage.runtime.clock import without_garbage_collection
 from odf_storage.runtime.logs import set_up, start_tracing, stop_tracing
 from odf_storage.runtime.private_files import keep_private
-from odf_storage.runtime.processes import JAVA_NEEDS, raise_limit
+from odf_storage.runtime.processes import JAVA_NEEDS, hide_pandas, raise_limit
 
 from ...service.setting_groups.words import AnonymousReads, Tenancy
 from ...service.settings import Settings, load_settings, warn_of_old_names
@@ -67,6 +67,7 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     build, hello = (build_query_app, welcome_of_queries) if queries_alone else (build_app, welcome)
     _prepare(settings)
     node = open_node(settings)
+    hide_pandas()
     workers = supervisors(settings, node.stores.jobs, node.worker_health)
     server = NodeServer(server_config(build(node), settings))
 
