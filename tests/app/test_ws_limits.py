@@ -19,7 +19,7 @@ from websockets.frames import Opcode
 from odf_node.service.transfer.server_socket import TransferSocket
 
 KIB = 1024
-TOO_BIG, POLICY = 1009, 1008
+TOO_BIG, POLICY, INVALID_DATA = 1009, 1008, 1007
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,14 @@ class RawSocket:
                 received += piece
         at = received.index(b"\x88")
         return int(struct.unpack("!H", received[at + 2 : at + 4])[0])
+
+
+def test_a_text_that_is_none_is_the_fault_of_the_peer(node, caplog):
+    with RawSocket(node, "/foo/pull") as peer:
+        peer.link.sendall(frame(Opcode.TEXT, b"\xff\xfe", last=True))
+        assert peer.close_code() == INVALID_DATA
+    [told] = [each for each in caplog.records if "UTF-8" in each.getMessage()]
+    assert (told.levelname, told.exc_info) == ("WARNING", None)
 
 
 @pytest.mark.parametrize("opcode", [Opcode.CONT, Opcode.PING], ids=["fragments", "pings"])

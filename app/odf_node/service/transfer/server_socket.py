@@ -93,6 +93,13 @@ BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: clo
 PUSH = "/push"
 
 
+class _PeersFaults(logging.LoggerAdapter[logging.Logger]):
+    """A log for our base, which takes a message that is no text for an exception of the program."""
+
+    def exception(self, msg: object, *args: object, **_: Any) -> None:
+        self.warning(msg, *args)
+
+
 class TransferSocket(WebSocketsSansIOProtocol):
     """One connection. A subclass sets the limit of pushes from the settings."""
 
@@ -144,6 +151,14 @@ class TransferSocket(WebSocketsSansIOProtocol):
         if self._held and not (self.read_paused or self.transport.is_closing()):
             self._held = False
             self.transport.resume_reading()
+
+    def send_receive_event_to_app(self) -> None:
+        own: Any = self.logger
+        self.logger = _PeersFaults(own, {})  # type: ignore[assignment]
+        try:
+            super().send_receive_event_to_app()
+        finally:
+            self.logger = own
 
     def _refuse(self) -> None:
         """Respond to an upgrade that the library cannot read, such as one with long lines. uvicorn
