@@ -19,6 +19,8 @@ from tests.workers.derivatives import Working, add_rows, commit, derivative, mom
 
 import odf_node
 from odf_node.cli.main import main
+from odf_node.client.nodes.http import open_http
+from odf_node.client.nodes.node_api import NodeApi
 from odf_protocol.metadata.events import AddPushSource
 from odf_protocol.metadata.sources import MergeStrategyLedger, ReadStepNdJson
 from odf_storage.datasets.dataset.dataset import Dataset
@@ -197,6 +199,16 @@ def test_the_answer_of_one_account_is_no_job_that_another_sees(made: Made) -> No
         assert http.get(f"/jobs/{job}").status_code == 404
         listed = http.get("/kamu/tens/jobs").json()["jobs"]
     assert job not in {each["id"] for each in listed}
+
+
+def test_who_waits_for_an_answer_sees_its_job(made: Made) -> None:
+    """The command shows phase and rows of it on a terminal."""
+    seen: list[dict[str, Any]] = []
+    with open_http() as http:
+        api = NodeApi(f"{made.service.url}/kamu/tens/", made.service.token("kamu"), http=http)
+        step = api.why(seen=seen.append, offset=0, depth="all")["step"]
+    assert step["row"]["offset"] == 0
+    assert seen[-1]["status"] == "succeeded"
 
 
 def test_prov_has_an_entity_for_each_row_and_an_activity_for_each_block(made: Made) -> None:

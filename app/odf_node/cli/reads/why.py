@@ -14,9 +14,9 @@ from ...client.nodes.limits import one_line
 from ...client.nodes.remotes import Repositories
 from ...client.proofs.provenance import why_everywhere
 from ...service.pages.frame.cells import cell_text
-from ..shell.asking import dataset_base
+from ..shell.asking import dataset_base, job_progress
 from ..shell.neighbours import suggesting
-from ..shell.output import json_option, print_json
+from ..shell.output import json_option, print_json, stepwise
 from ..shell.tokens import token_option
 
 SHOWN_CHARS = 100
@@ -55,12 +55,17 @@ def why(
     offset, columns = _named(row, has_key=bool(key))
     base = dataset_base(url)
     stored = None if here else Repositories().token_at
-    with open_http() as http, suggesting(base, token, http):
+    with (
+        open_http() as http,
+        suggesting(base, token, http),
+        stepwise(quiet=as_json) as step,
+    ):
         found = why_everywhere(
             base,
             token,
             stored,
             depth=depth,
+            seen=job_progress(step),
             offset=offset,
             key=list(key) or None,
             column=list(columns) or None,

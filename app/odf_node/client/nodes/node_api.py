@@ -355,13 +355,14 @@ class NodeApi:
         }
         return self._call("GET", "lookup", query=query)
 
-    def why(self, **question: Given) -> dict[str, Any]:
+    def why(self, *, seen: Seen | None = None, **question: Given) -> dict[str, Any]:
         """Return why a row of the dataset at `base` is there; wait if it takes long. A node answers
-        an equal question by the job that ended, with more than that job's result has."""
-        answer = self._call("GET", "why", query=question)
+        an equal question by the job that ended, with more than that job's result has. `seen` is
+        called with the job at each poll."""
+        answer = self._call("GET", "why", query=question, headers=_looking(seen))
         if "job" not in answer:
             return answer
-        result = self._wait_for(str(answer["url"]))
+        result = self._wait_for(str(answer["url"]), seen)
         again = self._call("GET", "why", query=question)
         return result if "job" in again else again
 

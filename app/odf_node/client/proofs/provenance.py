@@ -24,7 +24,7 @@ from ..nodes.home import origin_of
 from ..nodes.http import TransferFailed, open_http
 from ..nodes.later import httpx
 from ..nodes.limits import ClientLimits, one_line
-from ..nodes.node_api import NOTHING, Given, NodeApi
+from ..nodes.node_api import NOTHING, Given, NodeApi, Seen
 from ..nodes.remotes import http_base
 
 Depth = int | str
@@ -43,16 +43,23 @@ PATIENCE_S = 60.0
 
 
 def why_everywhere(
-    base: str, token: str | None, stored: TokenOf | None, *, depth: Depth = 1, **question: Given
+    base: str,
+    token: str | None,
+    stored: TokenOf | None,
+    *,
+    depth: Depth = 1,
+    seen: Seen | None = None,
+    **question: Given,
 ) -> dict[str, Any]:
     """Return why a row of the dataset at `base` is there, asked of that node, and where it cannot
     say because inputs are not on it, of the nodes from which it pulls. What another node does not
     tell becomes a note. `stored` gives the tokens for other nodes than the first; None asks none.
+    `seen` is called with the job of the first node at each poll.
 
     Raises as `NodeApi.why`, for the first node alone.
     """
     with open_http() as http:
-        answer = NodeApi(base, token, http=http).why(depth=depth, **question)
+        answer = NodeApi(base, token, http=http).why(depth=depth, seen=seen, **question)
     if stored is None:
         return answer
     own = origin_of(base)
@@ -139,7 +146,7 @@ class _Trail:
         with open_http(limits) as http:
             api = NodeApi(base, self.token(base), http=http, limits=limits)
             try:
-                answer = api.why(offset=row["offset"], at=block, **question)
+                answer = api.why(seen=None, offset=row["offset"], at=block, **question)
                 step = why_job.answer_of(answer).step
             except (msgspec.ValidationError, RecursionError, httpx.HTTPError) as wrong:
                 raise _unfit("no answer of the form that is due") from wrong

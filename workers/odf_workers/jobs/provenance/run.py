@@ -74,6 +74,7 @@ def run_why(stores: Stores, payload: WhyPayload, bench: WorkerContext) -> WhyAns
     at = Multihash.parse(payload.at)
     require_in_history(dataset, at)
     walk = _Walk(stores, payload, bench)
+    bench.job_progress.phase("read")  # counts the rows that were followed
     offset = payload.offset
     if offset is None:
         offset = offset_of_key(dataset, payload.key, at, walk.seen)
@@ -105,6 +106,7 @@ class _Walk:
     ) -> WhyStep:
         self._steps += 1
         self.bench.job_progress.check()
+        self.bench.job_progress.passed(1)
         row = find_row(dataset, offset, at, self.seen)
         block = row.block
         event = block.event
