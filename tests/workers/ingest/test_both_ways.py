@@ -305,10 +305,6 @@ def is_wrong(merge: MergeStrategy, prev: rules.Rows, new: rules.Rows) -> bool:
             for row in new:
                 rows_of_keys.setdefault(rules.key_of(row), []).append(row)
             return any(breaks(stood.get(key), rows) for key, rows in rows_of_keys.items())
-        case MergeStrategyUpsertStream():
-            last = {rules.key_of(row): row for row in new}
-            known = {row["op"] for row in new} <= {None, 0, 1, 2, 3}
-            return not known or any(row["op"] == 2 for row in last.values())
         case _:
             return False
 

@@ -244,11 +244,13 @@ NONE = Problems()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """`refused`: rows that must not be written. `not_standing`: rows of a changelog that retract a
-    row which is not current. `gave_way`: rows in whose place a later one of their key stands."""
+    row which is not current. `gave_way`: rows in whose place a later one of their key stands.
+    `unclear`: rows of an upsert whose code says nothing of what stands."""
 
     refused: Problems = NONE
     not_standing: Problems = NONE
     gave_way: Problems = NONE
+    unclear: Problems = NONE
 
     @classmethod
     def joined(cls, parts: Sequence[Findings]) -> Findings:
@@ -257,6 +259,7 @@ class Findings:
             refused=Problems.joined(part.refused for part in parts),
             not_standing=Problems.joined(part.not_standing for part in parts),
             gave_way=Problems.joined(part.gave_way for part in parts),
+            unclear=Problems.joined(part.unclear for part in parts),
         )
 
 
@@ -276,6 +279,8 @@ def judged(findings: Findings, rule: RetractionRule, number_of: NumberOf) -> tup
     warnings: list[str] = []
     if findings.gave_way.count:
         warnings.append(_gave_way(findings.gave_way, number_of))
+    if findings.unclear.count:
+        warnings.append(f"{findings.unclear.text(number_of)}: taken as what stands of its key")
     if not findings.not_standing.count:
         return tuple(warnings)
     if rule is RetractionRule.WARN:

@@ -9,10 +9,10 @@ equal keys within the batch are all added, and a null in a key never matches.
 
 UpsertStream: the batch has the new row of each key, or its retraction.
 
-Within the batch the last row of a key counts. A retraction takes the row of its key back; appended
-rows and new rows of corrections are upserts, as is a row without a code. An unknown code, and the
-old row of a correction as the last of its key, do not say what stands, and are refused. Retractions
-are written with the stored values. The receipt tells of rows that gave way to a later one: a source
+Within the batch the last row of a key counts. A retraction takes the row of its key back; rows of
+all other codes, and without one, are upserts. The receipt tells of an unknown code, and of the old
+row of a correction as the last of its key, as they do not say what stands. Retractions are written
+with the stored values. The receipt tells of rows that gave way to a later one: a source
 whose key is no key loses them.
 
 Snapshot: the batch is the whole state; the ledger receives the differences.
@@ -100,7 +100,7 @@ def upsert_stream(merging: Merging, new: pa.Table, history: HistoryRange | None)
     last = last_per_key(hashes_of(keys, merging.key), keys.take)
     findings = Findings(gave_way=Problems.of(new.column(POSITION).to_numpy()[~last], lambda _: ""))
     codes = _codes(merging, new)
-    findings = replace(findings, refused=_unclear(codes, last, new.column(POSITION).to_numpy()))
+    findings = replace(findings, unclear=_unclear(codes, last, new.column(POSITION).to_numpy()))
     new = new.filter(pa.array(last))
     gone = codes[last] == int(Operation.RETRACT)
     if history is None:
