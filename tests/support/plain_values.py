@@ -16,7 +16,9 @@ def plain(value):
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
     if isinstance(value, datetime.datetime):
-        return value.replace(tzinfo=datetime.UTC).isoformat()
+        zoned = value.tzinfo is not None
+        instant = value.astimezone(datetime.UTC) if zoned else value.replace(tzinfo=datetime.UTC)
+        return instant.isoformat()
     if isinstance(value, float) and math.isfinite(value) and value == int(value):
         return int(value)
     if isinstance(value, (datetime.date, datetime.time, decimal.Decimal)):

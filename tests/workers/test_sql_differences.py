@@ -52,7 +52,16 @@ def test_a_query_is_told_its_words_that_mean_something_else_in_queries() -> None
 @pytest.mark.parametrize(
     "word",
     [
-        *("array_position", "array_remove", "array_sort", "atan2", "concat", "date_format", "log"),
+        *(
+            "array_agg",
+            "array_position",
+            "array_remove",
+            "array_sort",
+            "atan2",
+            "concat",
+            "date_format",
+            "log",
+        ),
         *("from_unixtime", "initcap", "regexp_replace", "to_char", "dow", "second", "/"),
     ],
 )

@@ -461,8 +461,8 @@ _QUOTED = re.compile(
 )
 """Matches what has quotes or is a comment; `text` is what is in double quotes."""
 _OTHER = re.compile(
-    r"(?i)\b(?P<call>array_position|array_remove|array_sort|atan2|concat|date_format|from_unixtime|"
-    r"initcap|log|regexp_replace|to_char)\s*\(|\b(?P<part>dow|second)\s+from\b|(?P<sign>/)"
+    r"(?i)\b(?P<call>array_agg|array_position|array_remove|array_sort|atan2|concat|date_format|"
+    r"from_unixtime|initcap|log|regexp_replace|to_char)\s*\(|\b(?P<part>dow|second)\s+from\b|(?P<sign>/)"
 )
 """Matches what often has another value in queries of readers, without an error."""
 
