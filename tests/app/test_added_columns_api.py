@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from click.testing import CliRunner
+from refusals import refusing
 from service import seeded, serving
 from tests.app.test_publishing_api import SOURCE, post, worker
 
@@ -53,6 +54,41 @@ def test_python_adds_no_columns_to_a_dataset_that_it_has_just_made(service):
     with worker(service, lambda _: DONE) as jobs:
         odf_node.publish([{"city": "B"}], url, token=token, add_columns=True)
     assert asked(jobs) == [False]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"merge": "snapshot", "key": ["city"]}, "merge 'Snapshot' .* which is 'Append'"),
+        ({"key": ["city"]}, "key"),
+        ({"event_time": "people"}, "event_time 'people' .* which is 'event_time'"),
+    ],
+)
+def test_python_tells_that_a_dataset_has_another_definition_than_the_call(service, given, told):
+    """The call would end well, and rows that a snapshot lacks would still stand."""
+    url, token, rows = f"{service.url}/foo", service.token(), [{"city": told, "people": 1}]
+    with worker(service, lambda _: DONE) as jobs:
+        with refusing("UnusableChoice", match=told):
+            odf_node.publish(rows, url, token=token, **given)
+        odf_node.publish(rows, url, token=token, merge="append", event_time="event_time")
+    assert len(jobs) == 1
+
+
+def test_python_tells_that_a_private_dataset_stays_private(service):
+    url, token = f"{service.url}/hidden", service.token()
+    with worker(service, lambda _: DONE):
+        odf_node.publish([{"city": "B"}], url, token=token)
+        with refusing("UnusableChoice", match="visibility 'public' .* which is 'private'"):
+            odf_node.publish([{"city": "C"}], url, token=token, visibility="public")
+
+
+def test_a_frame_without_rows_or_columns_defines_no_dataset(service):
+    url, token = f"{service.url}/nothing", service.token()
+    for nothing in ({}, {"city": []}):
+        with refusing("NotATable"):
+            odf_node.publish(nothing, url, token=token)
+    with service.http(token) as http:
+        assert http.get("/nothing").status_code == 404
 
 
 def test_a_changelog_adds_no_columns(client):

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from refusals import refusing
 
 from odf_node.public.frames import for_duckdb, for_polars, frame_of, relation_of
-from odf_node.public.publish import table_of
+from odf_node.public.tables import parquet, table_of
 
 BIG = 2**53 + 1
 
@@ -108,6 +110,39 @@ def test_dictionaries_have_the_columns_of_all_of_them() -> None:
 def test_values_that_arrow_would_change_or_drop_are_refused_with_their_column(data, why):
     with refusing("NotATable", match=why):
         table_of(data)
+
+
+def polars_of(kind: Any, *values: Any) -> pl.DataFrame:
+    return pl.DataFrame({"k": [1] * len(values), "v": pl.Series(values, dtype=kind)})
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (polars_of(pl.Object, object()), "column 'v' is of the type Object"),
+        (polars_of(pl.Int128, 1), "column 'v' is of the type Int128 .* cast it"),
+        (polars_of(pl.Int64, 1).lazy(), r"a LazyFrame .* `.collect\(\)`"),
+        (pd.Series([1]), r"it is one column: give a frame"),
+        ((each for each in [{"a": 1}]), "list"),
+    ],
+)
+def test_what_is_no_table_says_what_makes_one(data: Any, why: str) -> None:
+    with refusing("NotATable", match=why):
+        table_of(data)
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["x", "y"])])
+def test_categories_of_polars_are_texts(kind: Any) -> None:
+    frame = polars_of(kind, "x", None, "y")
+    table = table_of(pl.concat([frame, frame], rechunk=False))
+    with parquet(table) as path:
+        assert pq.read_table(path)["v"].to_pylist() == ["x", None, "y"] * 2
+
+
+def test_a_column_that_no_parquet_file_holds_is_named() -> None:
+    table = pa.table({"a": [1], "v": pa.array([{}], pa.struct([]))})
+    with refusing("NotATable", match="column 'v' of the type struct<>"), parquet(table):
+        pass
 
 
 def test_missing_times_are_no_times_without_a_zone() -> None:

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import io
 import os
-import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -29,6 +27,7 @@ from ..client.transfer.folder import chunks_of
 from ..client.uses.new_dataset import NewDataset, kept_if_filled, new_dataset, node_and_alias
 from ..service.read.read import FACTS, ReadRequest
 from .following import FromNode, StreamPlace, place_of
+from .tables import of_index, parquet, table_of
 
 if TYPE_CHECKING:
     import httpx
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 MergeName = Literal["append", "ledger", "snapshot", "upsert"]
 MEDIA_TYPE = "application/vnd.apache.parquet"
-ROW_GROUP_ROWS = 1 << 17
-"""Rows of a group: the first groups are looked at for a new dataset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +142,7 @@ def publish(
                 on_bad_rows=None if choices.on_bad_rows == "fail" else choices.on_bad_rows,
                 key=idempotency_key or _request_key(rows, expected_head or head, adds=adds),
             )
-    return Receipt.of(answer, notes, _of_index(data))
+    return Receipt.of(answer, notes, of_index(data))
 
 
 def _request_key(rows: _Rows, head: str, *, adds: bool) -> str:
@@ -196,6 +193,7 @@ class _Rows:
     size: int
     sample: Sample
     is_frame: bool
+    has_rows: bool = True
 
     def chunks(self) -> Iterator[bytes]:
         self.file.seek(0)
@@ -214,10 +212,63 @@ def _rows(data: Any) -> Iterator[_Rows]:
             size = os.fstat(file.fileno()).st_size
             yield _Rows(file, MEDIA_TYPES[sample.format], size, sample, is_frame=False)
         return
-    with _parquet(table_of(data)) as path:
+    table = table_of(data)
+    if not table.num_columns:
+        raise BadInput("NotATable", f"the {type(data).__name__} has no columns")
+    with parquet(table) as path:
         sample = Sample("frame.parquet", SampleFormat.PARQUET, b"", is_whole=True, file=path)
         with path.open("rb") as file:
-            yield _Rows(file, MEDIA_TYPE, path.stat().st_size, sample, is_frame=True)
+            size, has_rows = path.stat().st_size, table.num_rows > 0
+            yield _Rows(file, MEDIA_TYPE, size, sample, is_frame=True, has_rows=has_rows)
+
+
+def _check_definition(
+    dataset: NodeApi, there: Mapping[str, Any], choices: Choices, visibility: str
+) -> None:
+    """Raise `UnusableChoice` if the caller wants another definition than the dataset has: it would
+    keep its own without a word."""
+    if not (choices.merge or choices.key or choices.event_time or visibility == "public"):
+        return
+    wanted = {
+        "merge": choices.merge and _KINDS.get(choices.merge),
+        "key": choices.key and sorted(choices.key),
+        "event_time": choices.event_time or None,
+        "visibility": visibility if visibility == "public" else None,
+    }
+    found = _definition(dataset, there)
+    for name, value in wanted.items():
+        if value and name in found and found[name] != value:
+            raise BadInput(
+                "UnusableChoice",
+                f"{name} {value!r} is not that of the dataset, which is {found[name]!r} and stays: "
+                "leave the argument out, or change the dataset first",
+                argument=name,
+            )
+
+
+_KINDS = {
+    "append": "Append",
+    "ledger": "Ledger",
+    "snapshot": "Snapshot",
+    "upsert": "UpsertStream",
+}
+"""Kinds of merge strategies by the names of choices."""
+
+
+def _definition(dataset: NodeApi, there: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a dataset tells of its definition, as far as a choice says it."""
+    found: dict[str, Any] = {"visibility": str(there.get("visibility", "")).lower()}
+    try:
+        told = dataset.ask("GET", "metadata", include="sources,vocab").get("output", {})
+    except BadInput:  # a node that does not tell its sources
+        return found
+    found["event_time"] = told.get("vocab", {}).get("eventTimeColumn")
+    sources = told.get("sources", [])
+    if len(sources) == 1:
+        merge = sources[0]["merge"]
+        found["merge"] = merge["kind"]
+        found["key"] = sorted(merge.get("primaryKey", ()))
+    return found
 
 
 def _dataset(
@@ -228,9 +279,16 @@ def _dataset(
     base = place.location.base
     dataset = NodeApi(base, place.token, http=http)
     try:
-        return str(dataset.dataset()["head"]), None, ()
+        there = dataset.dataset()
+        _check_definition(dataset, there, choices, visibility)
+        return str(there["head"]), None, ()
     except NothingThere:
         node, _ = node_and_alias(base)
+    if not rows.has_rows:
+        raise BadInput(
+            "NotATable",
+            f"there is no dataset at {base}, and a frame without rows cannot define one",
+        )
     from ..proposal.options import in_python
     from ..proposal.proposal import propose
     from ..proposal.wire import to_manifest
@@ -247,99 +305,6 @@ def _dataset(
         return str(dataset.dataset()["head"]), None, ()
     notes = map(in_python, (*proposal.notes, *made.warnings))
     return made.head, made, tuple(dict.fromkeys(notes))
-
-
-def table_of(data: Any) -> pa.Table:
-    """Convert any frame to an Arrow table. Raises `NotATable`."""
-    import pyarrow as pa
-
-    try:
-        if type(data).__module__.partition(".")[0] == "pandas":
-            for name, column in data.items():
-                if column.dtype == object:
-                    _check_values(name, column)
-            named = any(name is not None for name in data.index.names)
-            return pa.Table.from_pandas(data, preserve_index=named).replace_schema_metadata(None)
-        if isinstance(data, list):
-            return _of_records(data)
-        return pa.table(data)
-    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as broken:
-        raise BadInput(
-            "NotATable", f"a {type(data).__name__} cannot be read as a table: {str(broken)[:200]}"
-        ) from broken
-
-
-def _of_records(records: list[Any]) -> pa.Table:
-    """Return a row for each dictionary, with the columns of all of them, which Arrow takes from the
-    first one alone. Raises `TypeError`, `ValueError`, and errors of Arrow."""
-    import pyarrow as pa
-
-    for number, record in enumerate(records, 1):
-        if not isinstance(record, dict):
-            raise TypeError(f"value {number} is a {type(record).__name__}, not a dictionary")
-    names = list(dict.fromkeys(name for record in records for name in record))
-    columns = {}
-    for name in names:
-        columns[str(name)] = values = [record.get(name) for record in records]
-        _check_values(name, values)
-    if len(columns) < len(names):
-        raise ValueError("two columns have the same name as a text")
-    return pa.table(columns)
-
-
-_OF_64_BITS = range(-(2**63), 2**64)
-
-
-def _check_values(name: object, values: Iterable[Any]) -> None:
-    """Raise `ValueError` for values of Python that Arrow would take for others, or not at all."""
-    zones = set()
-    for value in _flat(values):
-        if isinstance(value, datetime) and value == value:  # NaT is a datetime without a zone
-            zones.add(value.tzinfo is None)
-        elif type(value) is int and value not in _OF_64_BITS:
-            raise ValueError(
-                f"column {name!r} has the whole number {str(value)[:50]}, which has more than 64 "
-                "bits: make the column one of decimal.Decimal, or of texts"
-            )
-    if len(zones) > 1:
-        raise ValueError(f"column {name!r} has times with and without a zone: give all of them one")
-
-
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield values, and those in lists and dictionaries."""
-    for value in values:
-        if isinstance(value, dict):
-            yield from _flat(value.values())
-        elif isinstance(value, list | tuple):
-            yield from _flat(value)
-        else:
-            yield value
-
-
-def _of_index(data: Any) -> tuple[str, ...]:
-    """Return a warning of an index of pandas that is left out and does not just count the rows."""
-    if type(data).__module__.partition(".")[0] != "pandas":
-        return ()
-    import pandas as pd
-
-    index = data.index
-    counts = index.equals(pd.RangeIndex(len(index)))
-    if counts or any(name is not None for name in index.names):
-        return ()
-    begin = ", ".join(map(str, index[:2].tolist()))
-    told = f"the index of pandas ({begin[:100]}, …) has no name and is not stored"
-    return (f"{told}: give it a name to store it as a column",)
-
-
-@contextmanager
-def _parquet(table: pa.Table) -> Iterator[Path]:
-    """Write the rows to a Parquet file, and yield its path."""
-    import pyarrow.parquet as pq
-
-    with tempfile.TemporaryDirectory(prefix="publish-") as folder:
-        path = Path(folder) / "rows.parquet"
-        pq.write_table(table, path, compression="zstd", row_group_size=ROW_GROUP_ROWS)
-        yield path
 
 
 _NAMES = {

@@ -69,6 +69,7 @@ class Aspect(StrEnum):
     REFS = "refs"
     SCHEMA = "schema"
     SEED = "seed"
+    SOURCES = "sources"
     VOCAB = "vocab"
 
 
@@ -115,6 +116,10 @@ def _seed(state: ChainState, _: SchemaFormat) -> dict[str, Any]:
     return {"seed": {"datasetId": str(state.dataset_id), "datasetKind": str(state.kind)}}
 
 
+def _sources(state: ChainState, _: SchemaFormat) -> dict[str, Any]:
+    return {"sources": [to_data(each) for _, each in sorted(state.push_sources.items())]}
+
+
 def _vocab(state: ChainState, _: SchemaFormat) -> dict[str, Any]:
     names = ("offsetColumn", "operationTypeColumn", "systemTimeColumn", "eventTimeColumn")
     return {"vocab": dict(zip(names, state.vocab.columns, strict=True))}
@@ -127,6 +132,7 @@ _ASPECTS: dict[Aspect, Callable[[ChainState, SchemaFormat], dict[str, Any]]] = {
     Aspect.REFS: _refs,
     Aspect.SCHEMA: _schema,
     Aspect.SEED: _seed,
+    Aspect.SOURCES: _sources,
     Aspect.VOCAB: _vocab,
 }
 
@@ -319,7 +325,8 @@ def metadata(
     include: str = Aspect.SEED.value,
     schema_format: Annotated[str, Query(alias="schemaFormat")] = SchemaFormat.ARROW_JSON.value,
 ) -> Response:
-    """Return aspects of the metadata: attachments, info, license, refs, schema, seed, vocab."""
+    """Return aspects of the metadata: attachments, info, license, refs, schema, seed,
+    sources (those that take posts), vocab."""
     aspects, form = parse_aspects(include), parse_format(schema_format, SchemaFormat)
     state = stores.dataset(DatasetRef(id=entry.id)).state()
     return JsonAnswer({"output": describe(state, aspects, form)})
