@@ -320,7 +320,8 @@ def test_cut_microseconds_are_said(stores: Stores, bench: Any) -> None:
     [
         (pa.array([1735689600]), "TIMESTAMP", "times of January 1970"),
         (pa.array([1735689600000]), "TIMESTAMP", None),
-        (pa.array([None, 1], pa.duration("s")), "BIGINT", "durations are stored as bare counts"),
+        (pa.array([None, 1], pa.duration("s")), "BIGINT", "stored as bare counts of seconds"),
+        (pa.array([1], pa.duration("us")), "STRING", "stored as bare counts of microseconds"),
         (pa.array([Decimal("12345678901234567.89")]), "DOUBLE", "numbers lose digits"),
         (pa.array([Decimal("1.10")]), "DOUBLE", None),
         (pa.array([1.239]), "DECIMAL(5, 2)", "digits are rounded"),

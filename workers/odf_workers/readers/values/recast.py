@@ -497,13 +497,22 @@ _OF_JANUARY = (
     "numbers are taken for counts of the unit, and are times of January 1970, to be {}: write "
     "seconds as times"
 )
+UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+BARE = (
+    "durations are stored as bare counts of {}, and the column does not say so: another program, "
+    "or another version of it, may count in another unit"
+)
 _LOSSES: tuple[tuple[Matches, Matches, Lossy, str], ...] = (
     (_is_fraction, pa.types.is_integer, _has_fractions, "fractions are cut off, to be {}"),
     (_is_number, pa.types.is_floating, _differs_back, "numbers lose digits, to be {}"),
     (pa.types.is_decimal, pa.types.is_decimal, _has_more_digits, "digits are rounded, to be {}"),
     (pa.types.is_floating, pa.types.is_decimal, _differs_back, "digits are rounded, to be {}"),
     (pa.types.is_decimal, pa.types.is_floating, _is_no_float, "numbers lose digits, to be {}"),
-    (pa.types.is_duration, pa.types.is_integer, _always, "durations are stored as bare counts"),
+    *(
+        (lambda kind, unit=unit: kind == pa.duration(unit), to_type, _always, BARE.format(words))
+        for unit, words in UNITS.items()
+        for to_type in (pa.types.is_integer, _is_text)
+    ),
     (pa.types.is_temporal, pa.types.is_integer, _always, "times are stored as bare counts"),
     (pa.types.is_integer, pa.types.is_date, _are_no_days, f"numbers are {NO_DAYS}"),
     (pa.types.is_integer, pa.types.is_timestamp, _are_seconds, _OF_JANUARY),
