@@ -270,16 +270,25 @@ def _common(old: Sequence[HashedBlock], steps: Sequence[Step]) -> int:
     return min(len(old), len(steps))
 
 
-def swap(stores: Stores, dataset: Dataset, rewrite: Rewrite) -> None:
-    """Check the objects, write the blocks, then move the head if it is still the old one.
+def swap(stores: Stores, dataset: Dataset, rewrite: Rewrite, *, beyond_quota: bool = True) -> None:
+    """Check the objects, write the blocks, then move the head if it is still the old one. A rewrite
+    that adds rows may not go `beyond_quota`.
 
     Raises:
         RefConflict: another writer moved the head.
+        QuotaExceeded: of the account or the node.
         ObjectMissing, SizeMismatch: an object is absent or of another size.
     """
     check_objects(stores.objects, dataset.id, rewrite.blocks)
     put_blocks(stores.objects, dataset.id, rewrite.blocks)
-    move_head(stores, dataset, rewrite.old_head, rewrite.head, rewrite.blocks)
+    move_head(
+        stores,
+        dataset,
+        rewrite.old_head,
+        rewrite.head,
+        rewrite.blocks,
+        beyond_quota=beyond_quota,
+    )
     stores.states.keep(dataset.id, rewrite.state, folded=len(rewrite.blocks))
 
 
@@ -289,11 +298,19 @@ def move_head(
     old: Multihash,
     new: Multihash,
     blocks: Sequence[HashedBlock] = (),
+    *,
+    beyond_quota: bool = True,
 ) -> None:
-    """Compare and swap the head, and publish it. Raise `RefConflict`, `DatasetNotFound`."""
+    """Compare and swap the head, and publish it. Raise `RefConflict`, `DatasetNotFound`,
+    `QuotaExceeded`."""
     if dataset.head() != old:
         raise RefConflict(old, dataset.head())
     stores.refs.move(
-        dataset.id, expected=old, new=new, blocks=blocks, of=dataset.entry, beyond_quota=True
+        dataset.id,
+        expected=old,
+        new=new,
+        blocks=blocks,
+        of=dataset.entry,
+        beyond_quota=beyond_quota,
     )
     stores.publish_head(dataset.id)

@@ -42,7 +42,7 @@ from ...engines.port.tracing import Arrival, Condition, Role, Sought, Trace, Wit
 from ...plan.transform import TransformPlan
 from ...slices.schema import Operation
 from ..transform.chains import backwards, engine_of, last_data, watermark_of
-from ..transform.iteration import execute, request_of
+from ..transform.iteration import execute, request_of, with_later_columns
 from ..transform.replay import recorded_plan
 from ..transform.result import InputFiles, work_folder
 from ..transform.run import input_files
@@ -98,6 +98,9 @@ def searching(
     engine = engine_of(plan.transform, bench.engines.all, note.at(block.sequence_number), note)
     with work_folder(bench.scratch, "why-") as name:
         files = input_files(Path(name), bench.scratch, bench.transforms)
+        plan = with_later_columns(
+            row.dataset, plan, inputs, engine, files, Path(name) / "columns", bench.job_progress
+        )
         yield Search(row, plan, inputs, engine, files, Path(name), bench)
         files.trim()
 

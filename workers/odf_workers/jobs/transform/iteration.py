@@ -12,8 +12,9 @@ the execution before it made.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,10 +25,12 @@ from odf_protocol.chain.state import Vocab
 from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetAlias
+from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import (
     DatasetVocabulary,
     ExecuteTransform,
     HashedBlock,
+    SetDataSchema,
     TransformRequest,
     TransformRequestInput,
     TransformResponseInternalError,
@@ -47,6 +50,7 @@ from ...engines.port.port import Engine, InvalidQuery, place_of
 from ...engines.port.refusals import in_plain_words
 from ...plan.transform import InputPlan, TransformPlan
 from ...runtime.progress import JobProgress
+from ...slices.schema import IncompatibleSchema
 from ...slices.write import parquet_settings
 from ..ingest.source import EngineFailed
 from .chains import backwards
@@ -79,7 +83,9 @@ def execute(
     *,
     checkpoint: Path | None,
 ) -> Executed:
-    """Run a plan on an engine, from a checkpoint; all its output is written into `folder`.
+    """Run a plan on an engine, from a checkpoint; all its output is written into `folder`. A query
+    that needs columns which an input got later finds them empty
+    (`with_later_columns`).
 
     Raises:
         JobLost: the job was cancelled, or is another worker's now.
@@ -88,10 +94,30 @@ def execute(
         IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
         ObjectNotFound: a slice of an input is missing.
     """
-    request = request_of(target, plan, inputs, files, folder, checkpoint)
-    data, new_checkpoint = Path(request.new_data_path), Path(request.new_checkpoint_path)
     job_progress.phase("execute")
+
+    def once(plan: TransformPlan, folder: Path) -> Executed:
+        request = request_of(target, plan, inputs, files, folder, checkpoint)
+        return answered(engine, request, plan, job_progress)
+
+    try:
+        return once(plan, folder)
+    except (InvalidQuery, IncompatibleSchema) as refused:
+        try:
+            wider = with_later_columns(target, plan, inputs, engine, files, folder, job_progress)
+        except EngineFailed:  # an engine of others, which takes no input without rows
+            raise refused from None
+        if wider is plan:
+            raise
+        return once(wider, folder / "again")
+
+
+def answered(
+    engine: Engine, request: TransformRequest, plan: TransformPlan, job_progress: JobProgress
+) -> Executed:
+    """Return what the engine makes of a request for the plan. Raises as `execute`."""
     response, heard = ask(engine, request, job_progress)
+    data, new_checkpoint = Path(request.new_data_path), Path(request.new_checkpoint_path)
     made = checked(
         response,
         data,
@@ -106,6 +132,68 @@ def execute(
         warnings=tuple(heard.warnings),
         late_rows=heard.late_rows,
     )
+
+
+def with_later_columns(
+    target: Dataset,
+    plan: TransformPlan,
+    inputs: Sequence[Dataset],
+    engine: Engine,
+    files: InputFiles,
+    folder: Path,
+    job_progress: JobProgress,
+) -> TransformPlan:
+    """Return the plan with the first columns of its inputs on which the query runs: those of the
+    rows that are read, or with columns that the inputs got later, one change after the other.
+
+    The same plan comes back if the query runs on the columns of the rows. Which columns are taken
+    depends on the chains alone, and changes that follow later do not matter, so that a replay
+    takes the same. The query is tried on inputs without rows.
+
+    Raises:
+        InvalidQuery, IncompatibleSchema: the query does not run on the newest columns either.
+    """
+    wider = list(_with_later_schemas(plan, inputs))
+    if not wider:
+        return plan
+    refused: InvalidQuery | IncompatibleSchema
+    for number, one in enumerate([plan, *wider]):
+        tried, place = without_rows(one), folder / f"columns-{number}"
+        request = request_of(target, tried, inputs, files, place, None)
+        try:
+            answered(engine, request, tried, job_progress)
+            return one
+        except (InvalidQuery, IncompatibleSchema) as problem:
+            refused = problem
+    raise refused
+
+
+def without_rows(plan: TransformPlan) -> TransformPlan:
+    """Return the plan on inputs without rows and without watermarks."""
+    inputs = tuple(
+        replaced(item, new_offset=None, slices=(), watermarks=(), remembered=None)
+        for item in plan.inputs
+    )
+    return replaced(plan, inputs=inputs, prev_checkpoint=None)
+
+
+def _with_later_schemas(plan: TransformPlan, inputs: Sequence[Dataset]) -> Iterator[TransformPlan]:
+    """Yield the plan after each later change of an input's columns, in the order of time."""
+    changes = list[tuple[Instant, int, Multihash]]()
+    for at, (dataset, item) in enumerate(zip(inputs, plan.inputs, strict=True)):
+        if dataset.state(item.as_of).data_schema == dataset.state().data_schema:
+            continue
+        for page in dataset.pages(after=item.as_of):
+            changes += [
+                (block.block.system_time, at, block.hash)
+                for block in page
+                if isinstance(block.event, SetDataSchema)
+            ]
+    for _, at, block in sorted(changes, key=lambda change: change[:2]):
+        items = list(plan.inputs)
+        items[at] = replaced(items[at], as_of=block)
+        plan = replaced(plan, inputs=tuple(items))
+        yield plan
 
 
 def request_of(

@@ -4,7 +4,8 @@ Nothing is visible before the commit, which moves the head once for schema and d
 chain itself records what was consumed, so a repeated job continues where it was interrupted. A
 worker that loses the race for the head plans again.
 
-Reset: a derivative loses all computed data, keeps its definition, and is computed again.
+Anew: a derivative of a rewritten input keeps its definition and is computed from the beginning.
+Its old rows stay until the new ones are whole, and then one move of the head replaces them.
 
 Receipts of transforms: of one iteration, of several, of blocks from an earlier attempt.
 """
@@ -14,7 +15,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +56,6 @@ from ..work.context import TransformOptions, WorkerContext
 from .chains import backwards, input_chains, input_datasets, noted_as_computed
 from .iteration import Executed, checkpoint_file, execute
 from .result import CACHE, InputFiles, work_folder
-
-
-def reset(stores: Stores, dataset: Dataset) -> None:
-    """Drop all blocks with data. Raises `RefConflict` if another writer moved the head
-    meanwhile."""
-    blocks = dataset.blocks()
-    swap(stores, dataset, rewritten(dataset, blocks, without_data(blocks), {}))
-
 
 Operations = Callable[[DataSlice], Counter[int]]
 """Returns the number of rows of a slice for each operation."""
@@ -165,6 +161,16 @@ NOTHING_RECORDED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The blocks of an iteration, whose objects are stored, with the state after them."""
+
+    blocks: tuple[HashedBlock, ...]
+    state: ChainState
+    engine: Engine
+    receipt: TransformReceipt
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
     """A transform job working on one derivative."""
@@ -174,8 +180,7 @@ class Run:
     context: WorkerContext
     now: Instant
     may_reset: bool
-    """Whether to reset the derivative if an input was rewritten; at most once in an iteration,
-    since an input may be rewritten again before the next one."""
+    """Whether to compute the derivative anew if an input was rewritten."""
     everything_is_read: bool = False
     was_reset: bool = False
     warnings: list[str] = field(default_factory=list)
@@ -187,31 +192,75 @@ class Run:
             NodeError: the transform, its inputs or the derivative does not allow it.
             RefConflict: other writers committed first too often.
         """
-        limits = self.context.transforms.limits
         lost = 0
-        may_reset = self.may_reset
         while True:
-            state = self.dataset.state()
-            plan = self._plan(state, limits, may_reset=may_reset)
-            match plan:
-                case UpToDate(reason=reason):
-                    return up_to_date(state.head, reason)
-                case ResetFirst():
-                    reset(self.stores, self.dataset)
-                    may_reset, self.was_reset = False, True
-                    continue
             try:
-                receipt = self._attempt(state, plan)
+                return self._iterated()
             except RefConflict:
                 lost += 1
                 if lost == self.context.commit_attempts:
                     raise
-                continue
-            if receipt is not None:
-                return receipt
+
+    def _iterated(self) -> TransformReceipt:
+        limits = self.context.transforms.limits
+        while True:
+            state = self.dataset.state()
+            plan = self._plan(state, limits, may_reset=self.may_reset)
+            match plan:
+                case UpToDate(reason=reason):
+                    return up_to_date(state.head, reason)
+                case ResetFirst():
+                    return self._anew()
+            made = self._made(state, plan)
+            if made is not None:
+                with noted_as_computed(self.stores, self.dataset, made.engine, made.blocks[-1]):
+                    self.dataset.commit(made.blocks, expected=plan.head)
+                return made.receipt
             if not plan.has_more:
                 return up_to_date(state.head, NOTHING_RECORDED)
             limits = limits.wider()
+
+    def _anew(self) -> TransformReceipt:
+        """Compute all rows from the beginning, and only then replace the old ones.
+
+        Raises the same errors as `iterate`; then the old rows stay.
+        """
+        old = self.dataset.blocks()
+        bare = rewritten(self.dataset, old, without_data(old), {})
+        made, reason = self._all_made(bare.state)
+        blocks = (*bare.blocks, *(block for one in made for block in one.blocks))
+        whole = replaced(bare, blocks=blocks, state=made[-1].state if made else bare.state)
+        with ExitStack() as notes:
+            for one in made:
+                noted = noted_as_computed(self.stores, self.dataset, one.engine, one.blocks[-1])
+                notes.enter_context(noted)
+            swap(self.stores, self.dataset, whole, beyond_quota=not made)
+        self.was_reset = True
+        if not made:
+            return up_to_date(whole.head, reason)
+        return reduce(added_up, [one.receipt for one in made])
+
+    def _all_made(self, bare: ChainState) -> tuple[list[Made], str | None]:
+        """Compute iteration by iteration from a state without rows, until all inputs are consumed;
+        with the reason if there are none. An input that is rewritten meanwhile is begun again."""
+        made, limits = list[Made](), self.context.transforms.limits
+        begun = 1
+        while True:
+            state = made[-1].state if made else bare
+            match plan := self._plan(state, limits, may_reset=True):
+                case UpToDate(reason=reason):
+                    return made, reason
+                case ResetFirst(cause=cause):
+                    if begun == self.context.commit_attempts:
+                        raise cause
+                    begun, made = begun + 1, []
+                    continue
+            one = self._made(state, plan)
+            if one is not None:
+                made.append(one)
+            if not plan.has_more:
+                return made, NOTHING_RECORDED
+            limits = self.context.transforms.limits if one is not None else limits.wider()
 
     def _plan(
         self, state: ChainState, limits: IterationLimits, *, may_reset: bool
@@ -237,8 +286,8 @@ class Run:
         if hidden:
             raise inputs_not_here(hidden)
 
-    def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
-        """Return the receipt of a committed iteration; None if it has nothing to record."""
+    def _made(self, state: ChainState, plan: TransformPlan) -> Made | None:
+        """Compute an iteration and store its objects; None if it has nothing to record."""
         engine = engine_for(plan.transform, self.context.engines.all)
         job_progress = self.context.job_progress
         job_progress.phase("read")
@@ -258,29 +307,28 @@ class Run:
             done.made.check_values()
             job_progress.phase("commit")
             self.warnings += [text for text in done.warnings if text not in self.warnings]
-            receipt = self._commit(state, plan, done, engine)
+            stored = self._stored(state, plan, done, engine)
             files.trim()
-        return receipt
+        return stored
 
-    def _commit(
+    def _stored(
         self, state: ChainState, plan: TransformPlan, done: Executed, engine: Engine
-    ) -> TransformReceipt | None:
+    ) -> Made | None:
         events = events_of(plan, done)
         if not events:
             return None
-        blocks, _ = author(state, events, system_time=plan.system_time)
+        blocks, after = author(state, events, system_time=plan.system_time)
         made = done.made
         if made.data is not None:
             self._put(ObjectKind.DATA, made.data.physical_hash, made.data_path)
         if made.checkpoint is not None:
             self._put(ObjectKind.CHECKPOINT, made.checkpoint.physical_hash, made.checkpoint_path)
-        with noted_as_computed(self.stores, self.dataset, engine, blocks[-1]):
-            self.dataset.commit(blocks, expected=plan.head)
         column = plan.vocab.operation_type_column
         receipt = of_iteration(
             plan, blocks, engine, lambda _: operations_in(made.data_path, column)
         )
-        return replace(receipt, rows_late=done.late_rows)
+        receipt = replace(receipt, rows_late=done.late_rows)
+        return Made(tuple(blocks), after, engine, receipt)
 
     def _put(self, kind: ObjectKind, content: Multihash, path: Path) -> None:
         self.context.objects.put(ObjectKey(self.dataset.id, kind, content), chunks(path))
