@@ -12,15 +12,30 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from refusals import refusing
-from service import Service, serving, ten_rows
+from service import NOON, Chain, Service, serving, ten_rows
 
 from odf_node.cli.main import main
 from odf_node.service.accounts import login
 from odf_node.service.accounts.accounts import ensure_account, set_password
+from odf_node.service.definitions.variables import VariableBody, set_variable
+from odf_node.service.derivatives.follow import submit_transform
 from odf_node.service.membership.membership import FateOfDatasets
+from odf_protocol.codec.manifests import to_data
+from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.metadata.events import (
+    DatasetKind,
+    Seed,
+    SetPollingSource,
+    SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
+)
+from odf_protocol.metadata.sources import FetchStepUrl, MergeStrategyAppend, ReadStepNdJson
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.values import Account, Role, Visibility
+from odf_storage.stores.ports.following import Author, definition_hash
+from odf_storage.stores.ports.values import Account, DatasetEntry, Role, Visibility
 
 PASSWORD = "a long password"
 
@@ -224,6 +239,63 @@ def test_derivatives_are_removed_before_what_they_read(node: Set) -> None:
     with node.http() as http:
         assert delete(http, datasets="remove").status_code == 200
     assert node.stores.registry.page(account="anna") == []
+
+
+def derived_by_anna(node: Set) -> tuple[DatasetEntry, SetTransform]:
+    """A derivative of anna over her private dataset, which she defined."""
+    inputs = (TransformInput(dataset_ref=DatasetRef(id=node.own.id), alias="own"),)
+    sql = TransformSql(engine="datafusion", queries=(SqlQueryStep(query="select * from own"),))
+    event = SetTransform(inputs=inputs, transform=sql)
+    dataset = key_pair(os.urandom(32)).dataset_id
+    chain = Chain(dataset).add(Seed(dataset_id=dataset, dataset_kind=DatasetKind.Derivative), event)
+    alias = DatasetAlias.parse("anna/derived")
+    entry = DatasetEntry(dataset, alias, DatasetKind.Derivative, Visibility.PUBLIC, NOON)
+    node.stores.create_dataset(entry, chain.blocks)
+    node.stores.definitions.put(dataset, definition_hash(event), Author(node.account().id))
+    return entry, event
+
+
+def test_what_ran_in_the_name_of_a_deleted_account_is_told_and_its_heir_takes_it_over(
+    node: Set,
+) -> None:
+    entry, event = derived_by_anna(node)
+    computing = node.service.node.refreshing.computing
+    with node.http() as http:
+        for fate in ("keep", "remove"):
+            told = http.get("/accounts/anna/deletion", params={"datasets": fate}).json()
+            assert told["leftBehind"] == []
+        [told] = delete(http, datasets="transfer", to="bob").json()["leftBehind"]
+        assert told.startswith("anna/derived reads datasets that are not public in the name of an")
+    with refusing("InputsNotHere", match="append the same SetTransform in the name of its owner"):
+        submit_transform(computing, entry)
+    with node.service.http(node.service.token("bob")) as heir:
+        content = to_data(event)
+        said = {"kind": "MetadataEvent", "version": 1, "content": content}
+        again = heir.post("/bob/derived/metadata", content=json.dumps(said))
+        assert again.status_code == 200, again.text
+    assert len(node.stores.dataset(DatasetRef(id=entry.id)).blocks()) == 2
+    assert submit_transform(computing, entry)
+
+
+def test_variables_of_a_deleted_account_that_sources_use_are_told(node: Set) -> None:
+    source = SetPollingSource(
+        fetch=FetchStepUrl(url="https://example.org/${{ env.REGION }}"),
+        read=ReadStepNdJson(),
+        merge=MergeStrategyAppend(),
+    )
+    dataset = key_pair(os.urandom(32)).dataset_id
+    chain = Chain(dataset).add(Seed(dataset_id=dataset, dataset_kind=DatasetKind.Root), source)
+    node.service.keep(chain, "anna/polled")
+    body = VariableBody(value="eu", secret=False)
+    set_variable(node.service.node.variables, node.account().id, "REGION", body)
+    with node.http() as http:
+        asked = {"datasets": "transfer", "to": "bob"}
+        told = http.get("/accounts/anna/deletion", params=asked).json()["leftBehind"]
+        http.cookies.set("odf_session", http.headers.pop("authorization").partition(" ")[2])
+        page = http.get("/v/admin/accounts/anna/deletion", params=asked).text
+    said = "anna/polled is polled with variables of anna (REGION): set them for the dataset"
+    assert told == [said]
+    assert said in page
 
 
 @pytest.mark.parametrize(

@@ -3390,6 +3390,8 @@ export interface components {
       names: string[];
       /** Why it cannot be done */
       hindrances: string[];
+      /** Derivatives that read in its name, and sources that use its variables: they stand still afterwards, until somebody takes them over */
+      leftBehind: string[];
       /** Whether a disabled account stays and holds the name */
       keepsName: boolean;
     };

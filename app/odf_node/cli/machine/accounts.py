@@ -226,7 +226,10 @@ def delete(
         return
     would = "would be deleted" if dry_run else "is deleted"
     click.echo(f"{told['accountName']} {would}; {told['count']} dataset(s): {datasets}")
-    for line in [*told["names"], *(f"hindered: {one}" for one in told["hindrances"])]:
+    hindered = [f"hindered: {one}" for one in told["hindrances"]]
+    stops = "would stand still" if dry_run else "stands still"
+    left = [f"{stops}: {one}" for one in told["leftBehind"]]
+    for line in [*told["names"], *hindered, *left]:
         click.echo(f"  {line}")
 
 

@@ -261,16 +261,13 @@ def append_event(
             raise RefConflict(expected, head)
         state = dataset.state(head)
         check_definition(event, state.vocab)
-        if says_nothing_new(state, event):
+        made = _authored(state, event, authoring.clock())
+        if made is None:
+            if not dry_run:  # the owner takes over what is in force already
+                same = InForce.of(state)
+                take_definitions(authoring.defining, actor, entry, same, same, said=(event,))
             return Appended(state, is_new=False)
-        try:
-            blocks, after = author(
-                state, (event,), system_time=_not_before(authoring.clock(), state)
-            )
-        except ChainRuleBroken as broken:
-            if broken.code == "NoOpEvent":
-                return Appended(state, is_new=False)
-            raise
+        blocks, after = made
         definitions = (InForce.of(state), InForce.of(after))
         check_definitions(authoring.defining, actor, entry, *definitions)
         if dry_run:
@@ -285,6 +282,21 @@ def append_event(
             remember_declared(authoring.stores.registry, entry.id, after)
             return Appended(after, is_new=True)
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _authored(
+    state: ChainState, event: MetadataEvent, now: Instant
+) -> tuple[list[HashedBlock], ChainState] | None:
+    """Return the blocks of the event and the state after them; None if it says nothing new. Raises
+    `ChainRuleBroken`."""
+    if says_nothing_new(state, event):
+        return None
+    try:
+        return author(state, (event,), system_time=_not_before(now, state))
+    except ChainRuleBroken as broken:
+        if broken.code == "NoOpEvent":
+            return None
+        raise
 
 
 def _not_before(now: Instant, state: ChainState) -> Instant:

@@ -24,8 +24,7 @@ from odf_storage.datasets.dataset.dataset import Dataset, InvalidInterval
 from odf_storage.datasets.dataset.info import read_info
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, job_of
 from odf_storage.datasets.node.rights import (
-    hidden_inputs,
-    inputs_not_here,
+    refuse_hidden_inputs,
     remember_inputs,
     upstream,
 )
@@ -68,7 +67,7 @@ def submit_transform(
         InputsNotHere: the author of its definition may not read all of its inputs.
     """
     stores, everything_is_read = computing.stores, computing.access.everything_is_read
-    refuse_hidden_inputs(stores, entry, everything_is_read=everything_is_read)
+    _refuse_hidden_inputs(stores, entry, everything_is_read=everything_is_read)
     spec = transform_spec(entry.id, reset_on_diverged, everything_is_read=everything_is_read)
     job = stores.jobs.submit(spec)
     stores.derivations.resume(entry.id, job=job)
@@ -86,20 +85,10 @@ def transform_spec(
     return job_of(dataset, payload)
 
 
-def refuse_hidden_inputs(stores: Stores, entry: DatasetEntry, *, everything_is_read: bool) -> None:
-    """Check that the author of the definition may read all inputs of a derivative.
-
-    The rights of the owner do not count: a pushed chain could name any dataset whose id is known.
-    The error is the same as for an absent input. The worker repeats the check, because rights may
-    change while a job waits.
-
-    Raises:
-        InputsNotHere
-    """
+def _refuse_hidden_inputs(stores: Stores, entry: DatasetEntry, *, everything_is_read: bool) -> None:
+    """Raise `InputsNotHere` if the author of the definition may not read all of its inputs."""
     state = stores.dataset(DatasetRef(id=entry.id)).state()
-    hidden = hidden_inputs(stores, entry, state, everything_is_read=everything_is_read)
-    if hidden:
-        raise inputs_not_here(hidden)
+    refuse_hidden_inputs(stores, entry, state, everything_is_read=everything_is_read)
 
 
 def upstream_levels(
@@ -300,7 +289,9 @@ def submit_due(following: FollowingInputs) -> None:
         try:
             if _is_wanted(following.stores, row):
                 entry = following.stores.registry.get(DatasetRef(id=row.dataset))
-                refuse_hidden_inputs(following.stores, entry, everything_is_read=everything_is_read)
+                _refuse_hidden_inputs(
+                    following.stores, entry, everything_is_read=everything_is_read
+                )
                 job = following.stores.jobs.submit(
                     transform_spec(row.dataset, everything_is_read=everything_is_read)
                 )

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from odf_protocol.errors import BadInput, Conflict
@@ -26,6 +27,7 @@ from ..accounts.accounts import account_disabled, find_account, require_session
 from ..auth.access import require_admin
 from ..auth.actors import Actor
 from ..auth.dataset_access import EntryMemory
+from .left_behind import LeftBehind
 
 PAGE = 500
 SHOWN = 100
@@ -50,6 +52,8 @@ class Leaving:
     heir: Account | None
     datasets: list[DatasetEntry]
     hindrances: list[str]
+    left_behind: list[str]
+    """What stands still afterwards until somebody takes it over."""
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -60,6 +64,7 @@ class Leaving:
             "count": len(self.datasets),
             "names": [str(entry.alias) for entry in self.datasets[:SHOWN]],
             "hindrances": self.hindrances[:SHOWN],
+            "leftBehind": self.left_behind,
             "keepsName": self.keeps_name,
         }
 
@@ -119,7 +124,9 @@ class Membership:
             raise BadInput("HeirNeeded", "only datasets that are transferred go to an account")
         datasets = list(self._of(Name(account.name)))
         hindrances = list(self._hindrances(fate, heir, datasets))
-        return Leaving(account, fate, heir, datasets, hindrances)
+        stays = fate is FateOfDatasets.KEEP and bool(datasets)
+        told = LeftBehind(self.stores, account, heir, stays).told(datasets)
+        return Leaving(account, fate, heir, datasets, hindrances, list(islice(told, SHOWN)))
 
     def delete(self, leaving: Leaving) -> None:
         """Delete the account as planned.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import BadInput, Conflict
@@ -49,18 +50,52 @@ def hidden_inputs(
     With `everything_is_read`, from the setting `ODF_NODE_ANONYMOUS_READS`, all datasets here
     count as public; absent inputs are still returned.
     """
-    if state.transform is None:
+    transform = state.transform
+    if transform is None:
         return []
-    reader: RightsReader | None = None
+    reader = cache(lambda: reader_of(stores, entry, transform))
+
+    def may_read(item: DatasetEntry) -> bool:
+        return everything_is_read or reader().may_read(stores, item)
+
+    return hidden_from(stores, state, may_read)
+
+
+def hidden_from(
+    stores: Stores, state: ChainState, may_read: Callable[[DatasetEntry], bool]
+) -> list[str]:
+    """Return the inputs that are not here, and those that are neither public nor may be read."""
     hidden = []
-    for one in state.transform.inputs:
+    for one in () if state.transform is None else state.transform.inputs:
         item = stores.registry.find(one.dataset_ref)
-        if item is not None and (everything_is_read or item.visibility is Visibility.PUBLIC):
+        if item is not None and item.visibility is Visibility.PUBLIC:
             continue
-        reader = reader or reader_of(stores, entry, state.transform)
-        if item is None or not reader.may_read(stores, item):
+        if item is None or not may_read(item):
             hidden.append(str(one.dataset_ref))
     return hidden
+
+
+def refuse_hidden_inputs(
+    stores: Stores, entry: DatasetEntry, state: ChainState, *, everything_is_read: bool
+) -> None:
+    """Check that the author of the definition may read all inputs of a derivative.
+
+    The rights of the owner do not count: a pushed chain could name any dataset whose id is known.
+    The error is the same as for an absent input. The worker repeats the check, because rights may
+    change while a job waits.
+
+    Raises:
+        InputsNotHere
+    """
+    hidden = hidden_inputs(stores, entry, state, everything_is_read=everything_is_read)
+    if hidden and state.transform is not None:
+        raise inputs_not_here(hidden, by_nobody=has_no_author(stores, entry, state.transform))
+
+
+def has_no_author(stores: Stores, entry: DatasetEntry, definition: Definition) -> bool:
+    """Return whether nobody with an account here is known to have defined it."""
+    author = author_of(stores, entry, definition)
+    return author is not None and _account(stores, author) is None
 
 
 def has_account_secrets(stores: Stores, entry: DatasetEntry, source: Definition) -> bool:
@@ -121,12 +156,18 @@ def _account(stores: Stores, author: Author) -> Account | None:
         return None
 
 
-def inputs_not_here(missing: Sequence[str]) -> BadInput:
-    """Inputs are not on this node, or are hidden from the author of the definition."""
+def inputs_not_here(missing: Sequence[str], *, by_nobody: bool = False) -> BadInput:
+    """Inputs are not on this node, or are hidden from the author of the definition. Such a
+    definition may be `by_nobody` with an account here, who could be shown anything."""
+    way = (
+        "nobody with an account here defined the derivative, so it reads public datasets only: "
+        "append the same SetTransform in the name of its owner, who then reads them, and refresh it"
+        if by_nobody
+        else "create or pull them first, or have them shown to who defined the derivative"
+    )
     return BadInput(
         "InputsNotHere",
-        f"inputs that are not here: {', '.join(missing)}; create or pull them first, or have "
-        "them shown to who defined the derivative",
+        f"inputs that are not here: {', '.join(missing)}; {way}",
         missing=list(missing),
     )
 

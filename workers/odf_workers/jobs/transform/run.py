@@ -36,7 +36,7 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.info import chunks
 from odf_storage.datasets.job_payloads.ingest_job import slice_receipt
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_storage.datasets.node.rights import hidden_inputs, inputs_not_here, refuse_cycle
+from odf_storage.datasets.node.rights import refuse_cycle, refuse_hidden_inputs
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.rewrite.compaction import rewritten, swap, without_data
 from odf_storage.stores.ports.errors import RefConflict
@@ -266,7 +266,9 @@ class Run:
         self, state: ChainState, limits: IterationLimits, *, may_reset: bool
     ) -> TransformPlan | UpToDate | ResetFirst:
         definition = require_transform(state)
-        self._refuse_hidden(state)
+        refuse_hidden_inputs(
+            self.stores, self.dataset.entry, state, everything_is_read=self.everything_is_read
+        )
         inputs = input_datasets(self.stores, definition)
         refuse_cycle(self.stores, self.dataset.id, [dataset.id for dataset, _ in inputs])
         return plan_transform(
@@ -276,15 +278,6 @@ class Run:
             limits=limits,
             reset_on_diverged=may_reset,
         )
-
-    def _refuse_hidden(self, state: ChainState) -> None:
-        """Refuse inputs that the author may not read, as if they were missing. Raises
-        `InputsNotHere`."""
-        hidden = hidden_inputs(
-            self.stores, self.dataset.entry, state, everything_is_read=self.everything_is_read
-        )
-        if hidden:
-            raise inputs_not_here(hidden)
 
     def _made(self, state: ChainState, plan: TransformPlan) -> Made | None:
         """Compute an iteration and store its objects; None if it has nothing to record."""

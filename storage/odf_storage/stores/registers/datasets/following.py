@@ -270,6 +270,17 @@ class DefinitionAuthors:
             rows = db.execute(query).mappings().all()
         return {row["definition"]: _author(row) for row in rows}
 
+    def datasets_of(self, account: AccountId) -> Sequence[DatasetId]:
+        """Return the datasets with definitions of the account, in force or not."""
+        query = (
+            sa.select(definition_authors.c.dataset)
+            .where(definition_authors.c.account == account)
+            .distinct()
+            .order_by(definition_authors.c.dataset)
+        )
+        with reading(self._engine) as db:
+            return db.execute(query).scalars().all()
+
 
 def _author(row: sa.RowMapping) -> Author:
     account = row["account"]
