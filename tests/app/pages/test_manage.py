@@ -247,3 +247,51 @@ def test_a_row_is_shown_before_it_is_taken_back(visit):
     gone = send(visit(), "retract", offset="99")
     assert gone.status_code == 404
     assert "offset 99" in gone.text
+
+
+@pytest.mark.parametrize(
+    ("do", "typed"),
+    [
+        ("give", {"account": "nobody77", "role": "Maintainer"}),
+        ("rename", {"name": "no/name"}),
+        ("retract", {"offset": "4711"}),
+        ("delete", {"name": "anna/eleven"}),
+    ],
+)
+def test_what_was_typed_into_a_form_stays_when_it_is_refused(visit, do, typed):
+    answer = send(visit(), do, **typed)
+    assert answer.status_code >= 400
+    form = answer.text.partition(f'value="{do}"')[2].partition("</form>")[0]
+    for text in typed.values():
+        assert re.search(rf'value="{text}"( required| selected)', form)
+    others = answer.text.replace(form, "")
+    assert not any(f'value="{typed.get(name)}"' in others for name in ("account", "name"))
+
+
+def test_a_schedule_keeps_its_time_zone_while_its_times_are_corrected(node, visit):
+    source = SetPollingSource(
+        fetch=FetchStepUrl(url="https://example.org"),
+        read=ReadStepNdJson(),
+        merge=MergeStrategyAppend(),
+    )
+    node.keep(seeded().add(source), "anna/polled")
+    page = "/v/manage/anna/polled"
+    typed = {"cron": "61 * * * *", "time_zone": "Europe/Berlin", "every": "week"}
+    answer = send(visit(), "schedule", page, **typed)
+    assert answer.status_code == 400
+    form = answer.text.partition('value="schedule"')[2].partition("</form>")[0]
+    assert "<option selected>week" in form
+    assert "<details open>" in form
+    assert 'value="61 * * * *"' in form
+    assert 'value="Europe/Berlin"' in form
+
+
+def test_a_license_that_is_none_of_the_list_is_asked_about_and_then_saved(node, visit):
+    client = visit()
+    asked = client.post(PAGE, data=fields(client, license="CC-BY"))
+    assert "near ones are CC-BY-4.0" in html.unescape(asked.text)
+    assert "license" not in metadata(node, client)
+    [sure] = re.findall(r'name="sure_license" value="([^"]*)"', asked.text)
+    again = client.post(PAGE, data=fields(client, license="CC-BY", sure_license=sure))
+    assert again.status_code == 303
+    assert metadata(node, client)["license"]["shortName"] == "CC-BY"

@@ -37,6 +37,7 @@ from ...client.uses.describing import (
     readme_event,
 )
 from ...client.uses.event_texts import block_data, summary
+from ...client.uses.spdx import license_doubt
 from ..shell.asking import dataset_base, job_progress
 from ..shell.files import read_file
 from ..shell.neighbours import suggesting
@@ -111,6 +112,8 @@ def describe(
             events.append(info_event(known, description=description, keywords=words))
         if license_ is not None:
             events.append(license_event(license_, license_name, license_url))
+            if doubt := license_doubt(license_):
+                click.echo(f"warning: {doubt}", err=True)
         if text is not None:
             events.append(readme_event(known, text))
         if said:

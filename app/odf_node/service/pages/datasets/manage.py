@@ -36,6 +36,7 @@ from ....client.uses.describing import (
     readme_event,
     readme_of,
 )
+from ....client.uses.spdx import license_doubt
 from ...auth.access import Action, Unauthenticated
 from ...auth.actors import ANONYMOUS, Actor
 from ...auth.dataset_access import refuse_mirror
@@ -161,6 +162,10 @@ def _describe(kept: Kept, form: Form) -> Response:
         return _page(kept, form=form, preview=after["readme"])
     if form.get("seen") != _seen(before):
         raise Conflict("OtherTexts", "somebody changed these texts meanwhile: look, and save again")
+    doubt = license_doubt(after["license"]) if after["license"] != before["license"] else None
+    if doubt and form.get("sure_license") != after["license"]:
+        told = f"Nothing is saved yet: {doubt}. Save again to keep what you typed"
+        return _page(kept, form=form, told=told, sure_license=after["license"])
     _append(kept, _changes(known, before, after))
     return kept.go("about")
 
@@ -390,6 +395,7 @@ def _page(
     form: Form | None = None,
     preview: str | None = None,
     row: dict[str, Any] | None = None,
+    sure_license: str = "",
     status: int = 200,
 ) -> Response:
     given, entry, state = kept.given, kept.entry, kept.state
@@ -412,6 +418,8 @@ def _page(
         "columns_seen": _seen(of_columns),
         "preview": document_of(given, caller, "README.md", preview) if preview else None,
         "row": row,
+        "sure_license": sure_license,
+        "typed": form or {},
         "is_mirror": given.stores.mirrors.find(entry.id) is not None,
         "takes_rows": bool(state.push_sources),
         "takes_rows_back": takes_rows_back(given, kept.actor, entry),
