@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from plain_values import plain
+from refusals import refusing
 from service import Service, serving
 from sharing_client import ClientFailed, SharingClient, sharing_client
 from table_made import ITEMS, TableMade, item
 
+from odf_node.service.sharing.lines import Capabilities
 from odf_storage.stores.ports.values import Visibility
 
 A, R, C, D = range(4)
@@ -140,6 +142,13 @@ def test_rows_taken_back_are_not_there(client, served):
 def test_rows_taken_back_are_never_shown_to_who_reads_plain_files(client):
     with pytest.raises(ClientFailed, match="use_delta_format=True"):
         client.load("alice.default.towns", use_delta_format=False)
+
+
+@pytest.mark.parametrize("header", [None, "responseformat=delta;readerfeatures=deletionvectors"])
+def test_of_a_table_that_no_form_can_tell_the_way_that_works_is_named(header):
+    can = Capabilities.parse(header)
+    with refusing("NotInDeltaFormat", match="'changelog' with use_delta_format=False"):
+        can.form(has_dead_rows=True, foreign=["u16", "tm"])
 
 
 def test_a_state_takes_a_primary_key(client):

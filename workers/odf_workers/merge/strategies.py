@@ -168,6 +168,11 @@ NO_CODE = (
     "new row of a correction"
 )
 HALF = "is one half of a correction without the other"
+_UNKNOWN = -1
+ONE_OF_EQUALS = (
+    ", or equals one that was taken back already: without a key only one of equal rows can be "
+    "taken back; to take back more, reset the dataset to before them and post the others again"
+)
 
 
 def changelog_stream(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
@@ -283,10 +288,11 @@ class _Standing:
         other = np.logical_or.reduce(list(differs.values()))
         at = np.concatenate([self.compared[other], self.alone])
         places = np.flatnonzero(other)
+        keyless = set(self.rows.column_names) <= {*self.merging.key}
 
         def text(place: int) -> str:
             if place >= len(places):
-                return "takes back a row that does not stand"
+                return "takes back a row that does not stand" + (ONE_OF_EQUALS if keyless else "")
             wrong = [name for name, mask in differs.items() if mask[places[place]]]
             shown = ", ".join(f"`{name}`" for name in wrong[:SHOWN_ROWS])
             return f"takes back a row that is another one in {shown}"

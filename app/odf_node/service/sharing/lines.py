@@ -56,6 +56,15 @@ class Capabilities:
             NeedsDeltaFormat, NotInDeltaFormat.
         """
         is_delta = LineForm.DELTA in self.forms
+        if has_dead_rows and foreign:  # no form can tell this table
+            raise BadInput(
+                "NotInDeltaFormat",
+                "rows of this table were taken back or corrected, which only the format delta can "
+                f"tell, and that has no type for the columns {', '.join(foreign)[:300]}: read the "
+                "table of this name in the schema 'changelog' with use_delta_format=False, where "
+                "`op` says which rows were taken back, or by GET …/read of the node",
+                columns=foreign[:20],
+            )
         if not has_dead_rows and (LineForm.PARQUET in self.forms or not is_delta):
             return LineForm.PARQUET
         if not is_delta or (has_dead_rows and VECTORS not in self.features):
