@@ -78,7 +78,7 @@ def test_of_equal_rows_without_a_key_one_is_taken_back_by_its_offset(node, env):
     assert data.retract(offsets=[by_id[1], by_id[2]]).rows_retracted == 2
     assert sorted(ids(data)) == [1, 2, 3, 3, 4, 4]
     block = data.block
-    with pytest.raises(RequestRefused, match="only one of equal rows can be taken back; .* reset"):
+    with pytest.raises(RequestRefused, match=r"only one of equal rows can be taken back; .* reset"):
         data.retract(key={"id": 4})
     assert data.block == block
 
