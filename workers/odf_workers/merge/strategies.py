@@ -168,7 +168,6 @@ NO_CODE = (
     "new row of a correction"
 )
 HALF = "is one half of a correction without the other"
-_UNKNOWN = -1
 ONE_OF_EQUALS = (
     ", or equals one that was taken back already: without a key only one of equal rows can be "
     "taken back; to take back more, reset the dataset to before them and post the others again"
