@@ -408,3 +408,13 @@ def test_commands_change_and_delete_accounts(tmp_path: Path, monkeypatch: Any) -
     gone = json.loads(odf(tmp_path, "delete", "berta", "--datasets", "keep", "--json").stdout)
     assert (gone["accountName"], gone["keepsName"]) == ("berta", False)
     assert "berta" not in odf(tmp_path, "list").stdout
+
+
+def test_the_command_asks_before_it_removes_datasets(node: Set, tmp_path: Path) -> None:
+    words = ("delete", "anna", "--datasets", "remove")
+    asked = odf(tmp_path / "data", *words)
+    assert asked.exit_code != 0
+    assert "This will remove 2 dataset(s) of anna with all their data" in asked.stderr
+    assert node.named("anna/own")
+    assert odf(tmp_path / "data", *words, "--yes").exit_code == 0
+    assert not node.named("anna/own")

@@ -2324,7 +2324,7 @@ export interface paths {
       parameters: {
         path: { dataset: string; };
         query?: {
-          /** Separated by commas: attachments, info, license, refs, schema, seed, vocab */
+          /** Separated by commas: attachments, info, license, refs, schema, seed, sources (those that take posts), vocab */
           include?: string;
           schemaFormat?: "ArrowJson" | "OdfJson" | "OdfYaml" | "Parquet" | "ParquetJson";
         };

@@ -197,12 +197,14 @@ def rename(name: str, new: str, data: Path | None, database_url: str | None, as_
 )
 @click.option("--to", help="The account that gets them.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before datasets are removed.")
 @store_options
 def delete(
     name: str,
     datasets: str,
     to: str | None,
     dry_run: bool,
+    yes: bool,
     data: Path | None,
     database_url: str | None,
     as_json: bool,
@@ -217,6 +219,10 @@ def delete(
     with node_stores(data, database_url) as (stores, _):
         its = _membership(stores)
         leaving = its.plan(find_account(stores.accounts, name), FateOfDatasets(datasets), to)
+        removes = leaving.fate is FateOfDatasets.REMOVE and bool(leaving.datasets)
+        if removes and not (dry_run or yes or leaving.hindrances):
+            what = f"{len(leaving.datasets)} dataset(s) of {name} with all their data"
+            click.confirm(f"This will remove {what}. Go on?", abort=True, err=True)
         if not dry_run:
             its.delete(leaving)
             record_command(stores, "delete_account", account=name, datasets=datasets, to=to)
