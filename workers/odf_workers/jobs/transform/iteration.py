@@ -263,9 +263,21 @@ def _refused(message: str, request: TransformRequest) -> InvalidQuery:
             tables[item.query_alias] = []
     alias = request.dataset_alias
     whose = "the query" if alias == NOBODY else f"the query of {alias}"
-    error = InvalidQuery(in_plain_words(message, whose, tables), **place_of(message))
+    told = in_plain_words(message, whose, tables)
+    if told == message and (rows := _rows_read(request)):  # it may be one of their values
+        told = f"{message} ({whose} read {rows})"
+    error = InvalidQuery(told, **place_of(message))
     error.engine_words = message
     return error
+
+
+def _rows_read(request: TransformRequest) -> str:
+    """Return which rows a request has the engine read, by their offsets; empty if it has none."""
+    return ", ".join(
+        f"offsets {rows.start} to {rows.end} of `{item.query_alias}`"
+        for item in request.query_inputs
+        if (rows := item.offset_interval) is not None
+    )
 
 
 def vocabulary(vocab: Vocab) -> DatasetVocabulary:
