@@ -18,6 +18,7 @@ from tests.workers.datasets import bench_without_engine, created, upload
 from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 
+from odf_protocol.chain.state import Vocab
 from odf_protocol.columns.arrow_schema import to_arrow
 from odf_protocol.columns.column_names import texts_of
 from odf_protocol.errors import BadInput
@@ -32,6 +33,7 @@ from odf_protocol.metadata.schema import (
     DataTypeString,
 )
 from odf_protocol.metadata.sources import (
+    MergeStrategyAppend,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
@@ -46,6 +48,7 @@ from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, IngestRe
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Failed, JobId, JobSpec, ObjectKind, Succeeded
 from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.jobs.transform.check import columns_of
 from odf_workers.partitions.port import Here
 from odf_workers.program.loop import Worker
 from odf_workers.slices.schema import BadInputSchema, IncompatibleSchema
@@ -250,6 +253,76 @@ def test_a_source_that_declares_a_schema_gets_the_new_columns_too(
     assert msgspec.structs.replace(source.read, schema=ID_A) == read
     assert len(on.post(wider, add_columns=True).blocks) == 1
     assert len(on.post(wider).blocks) == 1
+
+
+A_ID = DataSchema(fields=(*reversed(ID_A.fields),), extra=ID_A.extra)
+"""The same columns in another order."""
+OF_OTHERS: dict[str, tuple[Any, bytes | pa.Table]] = {
+    "csv": (ReadStepCsv(header=True, schema=A_ID), b"a,id\ny,2\n"),
+    "ndjson": (ReadStepNdJson(schema=A_ID), b'{"a": "y", "id": 2}\n'),
+    "parquet": (ReadStepParquet(schema=A_ID), pa.table({"a": ["y"], "id": [2]})),
+    "ddl": (ReadStepNdJson(ddl_schema=("a STRING", "id BIGINT NOT NULL")), b'{"a":"y","id":2}\n'),
+}
+
+
+@pytest.mark.parametrize("form", OF_OTHERS)
+@pytest.mark.parametrize("way", [Here, lambda: Many(3, Random(1))])
+def test_columns_that_one_source_adds_are_null_in_rows_of_others_and_each_receipt_says_so(
+    posting: Any, monkeypatch: pytest.MonkeyPatch, form: str, way: Any
+) -> None:
+    read, body = OF_OTHERS[form]
+    merge = MergeStrategyUpsertStream(primary_key=("id",))
+    other = AddPushSource(source_name="other", read=read, merge=merge)
+    on = posting(read=ReadStepNdJson(schema=ID_A), merge=merge, more=(other,))
+    monkeypatch.setattr("odf_workers.jobs.ingest.run.way_of", lambda *_: way())
+    wide = b'{"id": 1, "a": "x", "b": 1.5}\n{"id": 2, "a": "x", "b": 2.5}\n'
+    on.post(wide, source_name="default", add_columns=True)
+    receipt = on.post(body, source_name="other")
+    assert receipt.rows_corrected == 1
+    assert on.rows("id", "a", "b")[-1] == (2, "y", None)
+    told = "columns of the dataset that the source does not name are null: `b`"
+    assert receipt.warnings.count(told) == 1
+    assert list(on.columns) == ["id", "a", "b"]
+    assert on.post(body, source_name="other").outcome == "up-to-date"
+
+
+def test_columns_that_the_dataset_requires_or_the_strategy_names_are_not_null_by_absence(
+    posting: Any,
+) -> None:
+    (_, only_a), fields = ID_A.fields, ID_A.fields
+    merge = MergeStrategySnapshot(primary_key=("id",), compare_columns=("a",))
+    lacking = {
+        "required": AddPushSource(
+            source_name="required",
+            read=ReadStepNdJson(schema=DataSchema(fields=(only_a,))),
+            merge=MergeStrategyAppend(),
+        ),
+        "compared": AddPushSource(
+            source_name="compared",
+            read=ReadStepNdJson(schema=DataSchema(fields=fields[:1])),
+            merge=merge,
+        ),
+    }
+    on = posting(read=ReadStepNdJson(schema=ID_A), merge=merge, more=tuple(lacking.values()))
+    on.post(b'{"id": 1, "a": "x"}\n', source_name="default")
+    head = on.dataset.head()
+    for name, column in (("required", "id"), ("compared", "a")):
+        with pytest.raises(IncompatibleSchema, match=f"missing: `{column}`"):
+            on.post(b'{"id": 2, "a": "y"}\n', source_name=name)
+    assert on.dataset.head() == head
+
+
+def test_a_source_that_lacks_optional_columns_fits_when_it_is_defined(tmp_path: Path) -> None:
+    none: Any = None
+    source = AddPushSource(
+        source_name="s", read=ReadStepNdJson(schema=A_ID), merge=MergeStrategyAppend()
+    )
+    with_b = DataField(name="b", type=DataTypeOption(inner=DataTypeString()))
+    vocab = Vocab()
+    first = columns_of(source, vocab, None, none, none, tmp_path)
+    assert first is not None
+    current = msgspec.structs.replace(first, fields=(*first.fields, with_b))
+    assert columns_of(source, vocab, current, none, none, tmp_path) == current
 
 
 def test_a_declared_source_keeps_its_format_when_a_post_of_another_adds_columns(

@@ -1,7 +1,7 @@
 """The schema of a slice: system columns, then the batch's, checked against the dataset's schema.
 
-Names, order and types must be those of the dataset; nothing is reordered or widened. A column that
-the dataset requires may be optional in the batch: the writer checks for nulls.
+Names and types must be those of the dataset; nothing is widened, and the order is the dataset's. A
+column that the dataset requires may be optional in the batch: the writer checks for nulls.
 
 The result of a reader: a schema and batches of rows, read lazily, strictly, in limited memory.
 
@@ -196,6 +196,11 @@ SHOWN_NAMES = 10
 """Limit of the columns that an error names."""
 
 
+def shown_names(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{shorten(name)}`" for name in names[:SHOWN_NAMES])
+    return f"{shown}{', …' if names[SHOWN_NAMES:] else ''}"
+
+
 class IncompatibleSchema(BadInputSchema):
     """The batch's columns differ from the dataset's."""
 
@@ -249,6 +254,15 @@ def slice_schema(batch: pa.Schema, vocab: Vocab, dataset: pa.Schema | None) -> p
     return dataset
 
 
+def lacking(
+    batch: pa.Schema, vocab: Vocab, dataset: pa.Schema | None, *, named: Iterable[str] = ()
+) -> list[pa.Field]:
+    """Return the optional columns of the dataset that a batch lacks, and that may be null in it:
+    those that the merge strategy has `named` may not."""
+    kept = {*vocab.columns, *batch.names, *named}
+    return [field for field in dataset or () if field.nullable and field.name not in kept]
+
+
 def check_known(field: pa.Field, advice: str) -> None:
     """Check that a new column can be stored. `advice` is what to do about a column without values.
     Raises `BadInputSchema`."""
@@ -284,16 +298,14 @@ def holds_null_type(kind: pa.DataType) -> bool:
 
 def _difference(surplus: list[str], missing: list[str]) -> str:
     def told(what: str, names: list[str]) -> list[str]:
-        shown = ", ".join(f"`{shorten(name)}`" for name in names[:SHOWN_NAMES])
-        return [f"{what}: {shown}{', …' if names[SHOWN_NAMES:] else ''}"] if names else []
+        return [f"{what}: {shown_names(names)}"] if names else []
 
-    parts = [*told("new", surplus), *told("missing", missing)]
-    return "; ".join(parts) or "the same ones in another order"
+    return "; ".join([*told("new", surplus), *told("missing", missing)])
 
 
 def _check_same(fields: list[pa.Field], dataset: pa.Schema) -> None:
-    found, wanted = [field.name for field in fields], list(dataset.names)
-    if found != wanted:
+    found, wanted = {field.name: field for field in fields}, list(dataset.names)
+    if found.keys() != set(wanted):
         surplus = [name for name in found if name not in wanted]
         missing = [name for name in wanted if name not in found]
         raise IncompatibleSchema(
@@ -304,7 +316,8 @@ def _check_same(fields: list[pa.Field], dataset: pa.Schema) -> None:
             missing=missing,
             expected=wanted,
         )
-    for given, expected in zip(fields[4:], list(dataset)[4:], strict=True):
+    for expected in list(dataset)[4:]:
+        given = found[expected.name]
         if not same_type(given.type, expected.type):
             raise IncompatibleSchema(
                 f"column `{given.name}` is {given.type} in the batch and {expected.type} in the "

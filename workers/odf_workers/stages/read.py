@@ -52,9 +52,18 @@ from ..readers.values.forms import forms_of
 from ..readers.values.rejected import Rejected, RejectedRow
 from ..slices.conform import NullCounts, may_forbid_nulls
 from ..slices.costs import SliceCut
-from ..slices.schema import POSITION, Frame, Operation, check_known, filled, slice_schema
+from ..slices.schema import (
+    POSITION,
+    Frame,
+    Operation,
+    check_known,
+    filled,
+    lacking,
+    shown_names,
+    slice_schema,
+)
 from .facts import Ahead, PartitionFacts, ReadFacts, Starts, Totals, dealt, numbered
-from .normalize import Normalized, SeenValues, clashing, normalized, renamed
+from .normalize import Normalized, SeenValues, clashing, normalized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,28 +158,6 @@ def known_of(plan: IngestPlan) -> Known | None:
             if f"_{name}" == field.name:
                 fields[name] = fields.pop(field.name)
     return Known(fields, vocab.event_time_column)
-
-
-def arranged(frame: Frame, plan: IngestPlan) -> Frame:
-    """Put the frame's columns in the order of the dataset; new ones stay at the end."""
-    if plan.declares or plan.schema is None:
-        return frame
-    names = renamed(
-        list(frame.schema.names), plan.vocab, takes_operations=takes_operations(plan.merge)
-    )
-    places = {field.name: at for at, field in enumerate(to_arrow(plan.schema))}
-    order = sorted(range(len(names)), key=lambda at: (places.get(names[at], len(places)), at))
-    if order == list(range(len(names))):
-        return frame
-    schema = pa.schema([frame.schema.field(at) for at in order])
-    return replace(frame, schema=schema, batches=_in_order(frame.batches, schema, order))
-
-
-def _in_order(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, order: list[int]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield pa.RecordBatch.from_arrays([batch.column(at) for at in order], schema=schema)
 
 
 LOOKUP_BYTES = 16 << 20
@@ -282,8 +269,8 @@ def rows_of(
     frame: Frame, plan: IngestPlan, rejected: Rejected | None = None, *, before: int = 0
 ) -> Normalized:
     """Return the rows of a frame in the form in which they are merged. Raises as `normalized`."""
-    return normalized(
-        arranged(frame, plan),
+    rows = normalized(
+        frame,
         vocab=plan.vocab,
         coerces=plan.coerces,
         takes_operations=takes_operations(plan.merge),
@@ -294,6 +281,31 @@ def rows_of(
         nulls_are_text=plan.coerces and isinstance(plan.read, ReadStepParquet),
         latest=plan.latest,
     )
+    return _completed(rows, plan) if plan.declares else rows
+
+
+NOT_DECLARED = "columns of the dataset that the source does not name are null: {}"
+
+
+def _completed(rows: Normalized, plan: IngestPlan) -> Normalized:
+    """Add the optional columns of the dataset that a source does not declare, without values: the
+    dataset may have got them by another source."""
+    merging = merging_of(plan.merge, plan.vocab)
+    named = (*merging.key, *(merging.compare or ()))
+    absent = lacking(rows.schema, plan.vocab, known_schema(plan), named=named)
+    if not absent:
+        return rows
+    rows.remarks[NOT_DECLARED.format(shown_names([field.name for field in absent]))] = None
+    schema = pa.schema([*rows.schema, *absent])
+    return replace(rows, schema=schema, batches=_with_nulls(rows.batches, absent))
+
+
+def _with_nulls(batches: Iterator[pa.RecordBatch], absent: Sequence[pa.Field]) -> Batches:
+    for batch in batches:
+        nulls = [pa.nulls(batch.num_rows, field.type) for field in absent]
+        names = [*batch.schema.names[:-1], *(field.name for field in absent), POSITION]
+        columns = [*batch.columns[:-1], *nulls, batch.columns[-1]]
+        yield pa.RecordBatch.from_arrays(columns, names)
 
 
 def _ahead(seen: SeenValues, plan: IngestPlan) -> Ahead:

@@ -41,7 +41,7 @@ from ...readers.values.features import Known
 from ...readers.values.rejected import Rejected
 from ...runtime.progress import Content, Enclosed, JobProgress
 from ...slices.schema import Frame, Limits
-from ...stages.read import arranged, known_of, with_added_columns, with_declared_columns
+from ...stages.read import known_of, with_added_columns, with_declared_columns
 from ..work.context import Engines, WorkerContext
 
 
@@ -111,8 +111,7 @@ def source_of(
         frame = open_splits(whole, splits_of_table(table, sizes, 1).splits, rejected)
     if frame is None:
         return None
-    rows = arranged(frame, plan)
-    rows = Frame(rows.schema, context.job_progress.rows(rows.batches))
+    rows = Frame(frame.schema, context.job_progress.rows(frame.batches))
     made = preprocessed(rows, plan.preprocess, context.engines, context.job_progress, scratch)
     step = ReadStepParquet()
     return Source(

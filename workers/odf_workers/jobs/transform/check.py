@@ -62,7 +62,14 @@ from ...merge.strategies import takes_operations
 from ...plan.transform import NO_SCHEMA
 from ...readers.formats.read import schema_of
 from ...runtime.progress import JobProgress
-from ...slices.schema import SHOWN_NAMES, Frame, IncompatibleSchema, check_columns, slice_schema
+from ...slices.schema import (
+    SHOWN_NAMES,
+    Frame,
+    IncompatibleSchema,
+    check_columns,
+    lacking,
+    slice_schema,
+)
 from ...stages.normalize import normalized
 from ..ingest.source import EngineFailed, preprocessed
 from ..work.context import Engines, WorkerContext
@@ -145,7 +152,8 @@ def columns_of(
     if (compared := getattr(source.merge, "compare_columns", None)) is not None:
         check_columns(rows.schema.names, compared, "compared")
     known = None if current is None else to_arrow(current)
-    return from_arrow(slice_schema(rows.schema, vocab, known))
+    lacked = lacking(rows.schema, vocab, known)  # null in each batch, as its receipt will tell
+    return from_arrow(slice_schema(pa.schema([*rows.schema, *lacked]), vocab, known))
 
 
 def expected_schema(
