@@ -91,6 +91,27 @@ def test_a_limit_is_one_of_rows(where):
     assert len(run(QUERY, *where, "--limit", "2").stdout.splitlines()) == 4
 
 
+MANY = "select a.city from " + ", ".join(f"city {name}" for name in "abc")
+
+
+def test_what_is_left_out_of_an_answer_is_told(where):
+    found = run(MANY, *where)
+    assert len(found.stdout.splitlines()) == 102
+    assert found.stderr == "the first 100 row(s); for more: --limit N\n"
+    assert run(f"{MANY} limit 100", *where).stderr == "100 row(s)\n"
+    assert run(MANY, *where, "--limit", "101").stderr == "101 row(s)\n"
+    found = run(MANY, *where, "--json")
+    assert len(json.loads(found.stdout)["output"]["data"]) == 100
+    assert "for more" in found.stderr
+
+
+def test_a_folder_may_be_named_by_a_relative_path(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    assert run(QUERY, "city", "--format", "csv").stdout.splitlines()[1:] == [
+        f"{n},c{n}" for n in range(5)
+    ]
+
+
 def test_what_is_wrong_with_a_query_is_said(where):
     found = CliRunner().invoke(main, ["sql", "select offzet from city", *where])
     assert found.exit_code == 2

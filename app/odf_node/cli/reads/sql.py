@@ -40,6 +40,7 @@ from .sql_sources import (
 )
 
 TABLE_ROWS = 100
+"""Rows that are shown without a limit; it is also what a node answers as JSON by default."""
 
 
 def ask_in_background(
@@ -67,7 +68,7 @@ def ask_in_background(
         "query": query,
         "queryDialect": DIALECT,
         "dataFormat": "ndjson" if lines else str(form),
-        "limit": TABLE_ROWS if limit is None and form is None else limit,
+        "limit": TABLE_ROWS + 1 if limit is None and form is None else limit,
     }
     with open_http() as http, stepwise(quiet=as_json or not wait) as step:
         base = node_base(node)
@@ -156,7 +157,7 @@ FORMS = (TABLE, *(form.value for form in Format if form is not Format.GEOPARQUET
     "--limit",
     type=click.IntRange(0),
     metavar="N",
-    help="Most rows; default: 100 in a table, else as many as a query may have.",
+    help="Most rows; default: 100 in a table and by --json, else as many as a query may have.",
 )
 @click.option("--format", "form", type=click.Choice(FORMS), default=TABLE, show_default=True)
 @click.option("--verify", is_flag=True, help="Check the proof of the answer; a table or --json.")
@@ -222,7 +223,7 @@ def sql(
             as_json=as_json,
         )
         if found is not None:
-            _print_table(found)
+            _print_table(found, limit)
         return
     source: SqlSource = (
         FolderQuery(folders, block) if node is None else NodeQuery(node, token, block, key)
@@ -231,8 +232,16 @@ def sql(
         if not is_document:
             write_pieces(source.rows(query, Format(form), limit=limit), output)
             return
-        answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
-    _print_document(answer, source.remarks, as_json=as_json)
+        asked = limit if limit is not None or as_json else TABLE_ROWS + 1
+        answer = source.document(query, limit=asked, verify=verify, as_table=not as_json)
+    for remark in source.remarks:
+        click.echo(remark, err=True)
+    if not as_json:
+        _print_table(answer["output"], limit)
+        return
+    print_json(answer)
+    if limit is None and len(answer["output"]["data"]) == TABLE_ROWS:
+        click.echo(f"{TABLE_ROWS} row(s); for more, if there are any: --limit N", err=True)
 
 
 @contextmanager
@@ -253,18 +262,10 @@ def _refuse(*wrong: tuple[bool, str]) -> None:
             raise click.UsageError(usage)
 
 
-def _print_document(answer: dict[str, Any], remarks: list[str], *, as_json: bool) -> None:
-    for remark in remarks:
-        click.echo(remark, err=True)
-    if as_json:
-        print_json(answer)
-    else:
-        _print_table(answer["output"])
-
-
-def _print_table(output: dict[str, Any]) -> None:
+def _print_table(output: dict[str, Any], limit: int | None) -> None:
+    """Print the rows; without a limit the first ones, if there are more of them."""
     names = [field["name"] for field in output["schema"]["fields"]]
-    rows = output["data"]
+    rows = output["data"] if limit is not None else output["data"][:TABLE_ROWS]
     right = {
         at
         for at in range(len(names))
@@ -273,7 +274,8 @@ def _print_table(output: dict[str, Any]) -> None:
     cells = [[_cell(value) for value in row] for row in rows]
     for line in in_columns([names, ["-" * len(name) for name in names], *cells], right=right):
         click.echo(line)
-    click.echo(f"{len(rows)} row(s)", err=True)
+    more = "the first " if len(rows) < len(output["data"]) else ""
+    click.echo(f"{more}{len(rows)} row(s){'; for more: --limit N' if more else ''}", err=True)
 
 
 def _cell(value: Any) -> str:

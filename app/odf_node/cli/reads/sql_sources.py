@@ -203,7 +203,9 @@ class FolderQuery:
         from odf_storage.stores.objects.pending_files import FolderObjects
 
         self.remarks: list[str] = []
-        self._folders = {path.resolve().name.lower(): FolderObjects(path) for path in folders}
+        self._folders = {
+            path.resolve().name.lower(): FolderObjects(path.absolute()) for path in folders
+        }
         self._block = block
 
     def document(
