@@ -16,11 +16,12 @@ import pytest
 from bad_values import BAD_COLUMNS, DAYS, GOOD_ENDS, TEXTS, counts
 from msgspec.structs import replace
 from refusals import refusing
-from tests.workers.datasets import created, upload
+from tests.workers.datasets import created, ndjson, upload
 from tests.workers.derivatives import derivative, node_of, read
 from tests.workers.transform.test_transform_run import run
 from throwaway import throwaway_stores
 
+from odf_protocol.columns.arrow_schema import from_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, SqlQueryStep, TransformSql
@@ -570,3 +571,22 @@ def test_objects_of_json_files_are_stored_as_json_by_an_attribute(
     dataset = created(stores, read=ReadStepNdJson(schema=from_data(schema, DataSchema)))
     post(stores, bench, dataset, b'{"v": [{"b": 1.50, "a": "x"}]}\n{"v": "text"}\n')
     assert [row["v"] for row in read(stores, dataset)] == ['[{"a":"x","b":1.50}]', "text"]
+
+
+INNER = pa.struct([("a", pa.int64())])
+OBJECTS = pa.schema([("id", pa.int64()), ("v", pa.struct([("x", pa.int64()), ("inner", INNER)]))])
+GIVEN = {"x": 1, "y": 2, "inner": {"a": 1, "b": 2}}
+
+
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_fields_of_objects_that_no_member_takes_are_told(
+    stores: Stores, bench: Any, form: str
+) -> None:
+    declared = from_arrow(OBJECTS)
+    if form == "parquet":
+        body, step = parquet(pa.array([GIVEN])), ReadStepParquet(schema=declared)
+    else:
+        body, step = ndjson([{"id": 1, "v": GIVEN}]), ReadStepNdJson(schema=declared)
+    told = [each for each in warnings(stores, bench, body, step) if "does not name" in each]
+    assert sorted(each.partition("field ")[2][:3] for each in told) == ["`b`", "`y`"]
+    assert all("column `v`" in each for each in told)

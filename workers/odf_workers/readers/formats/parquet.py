@@ -21,7 +21,7 @@ from ...slices.schema import NO_VALUE, BadInputSchema, BadRow, Frame, Limits, ch
 from ..values.features import Known, is_wgs84, not_wgs84
 from ..values.forms import not_of
 from ..values.json_scan import not_stored
-from ..values.recast import can_recast, is_naive, loss, recast
+from ..values.recast import LEFT_OUT, can_recast, is_naive, left_out, loss, recast
 from ..values.rejected import Rejected, shown, sifted
 from ..values.text import BadValue
 from .parquet_bounds import (
@@ -76,8 +76,8 @@ def read_parquet(
         check_names(part.schema.names, limits)
         stored, unpacked = part.schema, in_table(unpacked, part)
     wanted = schema if schema is not None else _as_known(stored, known)
-    left_out = frozenset(stored.names) - frozenset(wanted.names)
-    warnings += not_stored("columns", left_out)
+    beyond = frozenset(stored.names) - frozenset(wanted.names)
+    warnings += not_stored("columns", beyond)
     for field in wanted:
         if field.name not in stored.names:
             raise BadInputSchema(f"the file has no column `{field.name}`", column=field.name)
@@ -87,12 +87,14 @@ def read_parquet(
                 f"column `{field.name}` is {found} in the file, which cannot become {field.type}",
                 column=field.name,
             )
+        for name in dict.fromkeys(left_out(found, field.type)):
+            warnings.append(LEFT_OUT.format(field.name, name[:100]))
         if is_naive(found) and pa.types.is_timestamp(field.type) and field.type.tz:
             warnings.append(f"column `{field.name}` has {NAIVE}")
     warnings += _of_geometries(plain)
     conversion = _Conversion(columns, stored, wanted, warnings)
     batches = conversion.batches(unpacked, rejected, before)
-    return Frame(wanted, batches, warnings, left_out=left_out)
+    return Frame(wanted, batches, warnings, left_out=beyond)
 
 
 def _of_geometries(file: pq.ParquetFile) -> Iterator[str]:

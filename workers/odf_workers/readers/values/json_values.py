@@ -314,10 +314,13 @@ def _nothing(wanted: pa.DataType, _: str, __: ValueRules) -> Convert:
 def _struct(wanted: pa.DataType, column: str, how: ValueRules) -> Convert:
     members = [(wanted.field(at), at) for at in range(wanted.num_fields)]
     parts = [(f.name, f.nullable, converter(f.type, column=column, how=how)) for f, _ in members]
+    names = frozenset(name for name, _, _ in parts)
 
     def convert(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise ValueError("no object")
+        if not names.issuperset(value):
+            how.losses.met_left_out(column, value.keys() - names)
         return {name: _member(value.get(name), optional, part) for name, optional, part in parts}
 
     return convert

@@ -10,7 +10,7 @@ Readers cut these, as the reference does, and the publisher is told, once for ea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 
 import msgspec
@@ -58,6 +58,27 @@ _DAY_CHARS = len("2025-01-31")
 _SMALL = np.uint8(ord("a") ^ ord("A"))
 
 
+MAX_LEFT_OUT = 20
+"""Limit of the fields of objects that are told."""
+LEFT_OUT = "column `{}` has objects with the field `{}`, which its type does not name: not stored"
+
+
+def left_out(found: pa.DataType, wanted: pa.DataType) -> Iterator[str]:
+    """Yield the names of members of structs, at any depth, that the wanted type does not have."""
+    if types.is_struct(found) and types.is_struct(wanted):
+        members = {wanted.field(at).name: wanted.field(at).type for at in range(wanted.num_fields)}
+        for at in range(found.num_fields):
+            member = found.field(at)
+            if member.name in members:
+                yield from left_out(member.type, members[member.name])
+            else:
+                yield member.name
+    elif types.is_map(found) and types.is_map(wanted):
+        yield from left_out(found.item_type, wanted.item_type)
+    elif types.is_nested(found) and hasattr(found, "value_type") and hasattr(wanted, "value_type"):
+        yield from left_out(found.value_type, wanted.value_type)
+
+
 class Losses:
     """Tells of each column of a file once if its texts lost something. `tell` takes a warning."""
 
@@ -66,6 +87,7 @@ class Losses:
         self._told: set[str] = set()
         self._naive: set[str] = set()
         self._padded: set[str] = set()
+        self._left_out: set[tuple[str, str]] = set()
 
     def met(self, column: str, texts: pa.Array, wanted: pa.DataType) -> None:
         """Note texts that have become values of the type."""
@@ -100,6 +122,13 @@ class Losses:
         if column not in self._told:
             self._told.add(column)
             self._tell(f"column `{column}` has numbers that are {said}")
+
+    def met_left_out(self, column: str, names: Iterable[str]) -> None:
+        """Note fields of an object for which its struct has no member."""
+        for name in sorted(names):
+            if (column, name) not in self._left_out and len(self._left_out) < MAX_LEFT_OUT:
+                self._left_out.add((column, name))
+                self._tell(LEFT_OUT.format(column, name[:100]))
 
     def waits(self, column: str) -> bool:
         """Whether nothing was told of the column so far."""
