@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -63,7 +64,7 @@ from .contents import Contents, marks_with_content
 
 MAX_WARNINGS = 100
 """Limit of different warnings in the receipt of a poll."""
-EMPTY = "the source gave no byte, after it gave rows before: nothing was taken, and nothing noted"
+EMPTY = "the source gave no byte, after it gave rows before: no row was taken"
 READ_BEFORE = (
     "the source was defined anew, and gives what was read by its last definition: that is not read "
     "again, since this merge strategy would add all rows a second time (reset the dataset to "
@@ -273,8 +274,9 @@ def _attempt(
     if found is None or is_repeat(found.marks, plan.marks):
         return up_to_date(state.head, warnings=fetches.warnings), None
     told = [*fetches.warnings, *found.warnings]
-    if _gives_nothing(found, state, source):
-        return up_to_date(state.head, warnings=(*told, EMPTY)), None
+    if is_empty := _gives_nothing(found, state, source):
+        told.append(EMPTY)
+        found = dataclasses.replace(found, marks=plan.marks)
     limit = payload.max_vanish_percent
     with tempfile.TemporaryDirectory(prefix="attempt-", dir=fetches.folder) as folder:
         scratch = Path(folder)
@@ -282,11 +284,9 @@ def _attempt(
             plain, marks = Plain(found.path, source.read), found.marks
             if found.table is None:
                 plain = contents.plain(found.path, scratch, told)
-                marks = marks_with_content(found, plain, contents)
-            if is_repeat(marks, plan.marks):
-                return up_to_date(state.head, warnings=told), None
-            if is_same_content(marks, plan.marks) and not takes_again(source):
-                return up_to_date(state.head, warnings=(*told, READ_BEFORE)), None
+                marks = marks if is_empty else marks_with_content(found, plain, contents)
+            if (known := None if is_empty else _known(marks, plan)) is not None:
+                return up_to_date(state.head, warnings=(*told, *known)), None
             ingest = plan_source(
                 state,
                 source,
@@ -309,9 +309,18 @@ def _attempt(
     return done, found.name
 
 
+def _known(marks: Mapping[str, Any], plan: PollPlan) -> Sequence[str] | None:
+    """Return what to say of bytes that were taken before; None if they are to be taken."""
+    if is_repeat(marks, plan.marks):
+        return ()
+    is_known = is_same_content(marks, plan.marks) and not takes_again(plan.source)
+    return (READ_BEFORE,) if is_known else None
+
+
 def _gives_nothing(found: Fetched, state: ChainState, source: SetPollingSource) -> bool:
-    """Whether an address that gave rows before gives no byte now. Then the tag of the rows stays,
-    so that they are not taken again when they return. An empty snapshot is a state by itself."""
+    """Whether an address that gave rows before gives no byte now. Then the block, if the server
+    tells another state, keeps the marks of the rows, so that they are not taken again when they
+    return. An empty snapshot is a state by itself."""
     return (
         isinstance(source.fetch, FetchStepUrl)
         and not isinstance(source.merge, MergeStrategySnapshot)
