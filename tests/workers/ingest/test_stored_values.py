@@ -28,6 +28,7 @@ from odf_protocol.metadata.events import AddPushSource, SqlQueryStep, TransformS
 from odf_protocol.metadata.sources import (
     MergeStrategyAppend,
     MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
     ReadStep,
     ReadStepCsv,
     ReadStepGeoJson,
@@ -491,6 +492,20 @@ def test_a_conversion_that_loses_something_is_said(
     found = warnings(stores, bench, parquet(column), step)
     assert len(found) == (said is not None)
     assert all("column `v` is " in text and str(said) in text for text in found)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.decimal128(6, 1)])
+def test_a_fraction_in_a_key_of_whole_numbers_is_refused(
+    stores: Stores, bench: Any, kind: pa.DataType
+) -> None:
+    step = ReadStepParquet(ddl_schema=("id BIGINT", "v BIGINT"))
+    merge = MergeStrategyUpsertStream(primary_key=("v",))
+    dataset = created(stores, read=step, merge=merge)
+    post(stores, bench, dataset, parquet(pa.array(["1.0", "2.0"]).cast(kind)))
+    head = dataset.head()
+    with refusing("CannotMerge", match=r"`v` .* 1\.5"):
+        post(stores, bench, dataset, parquet(pa.array(["3.0", "1.5"]).cast(kind)))
+    assert dataset.head() == head
 
 
 @pytest.mark.parametrize(("value", "kind"), [(1 << 63, "BIGINT"), (1 << 32, "INT")])

@@ -159,6 +159,9 @@ class Frame:
     """Whether a line may have many records, so that errors name the record, too."""
     left_out: frozenset[str] = frozenset()
     """Columns of a file that no column of the schema takes; known from its beginning."""
+    cut: dict[str, str] = field(default_factory=dict)
+    """Columns of whole numbers in which a fraction was cut off, with the first such value; complete
+    when all batches are consumed."""
 
     @classmethod
     def empty(cls, schema: pa.Schema) -> Frame:

@@ -224,6 +224,7 @@ def read_rows(read: PostRead, split: ReaderSplit, rejected: Rejected | None) -> 
             typed = all_sorted(every, read.order.of_input)
         yield from totals.passed(typed)
         _check_operations(frame, plan)
+        _check_keys(frame, plan)
         yield ReadFacts(
             rows=totals.rows,
             rows_read=rows.seen.rows,
@@ -259,6 +260,19 @@ def _check_operations(frame: Frame, plan: IngestPlan) -> None:
             "out of the rows",
             column=name,
         )
+
+
+def _check_keys(frame: Frame, plan: IngestPlan) -> None:
+    """Refuse rows whose key lost a fraction: it became the key of another row. Call this when all
+    rows are read."""
+    for name in merging_of(plan.merge, plan.vocab).key:
+        if name in frame.cut:
+            raise BadInput(
+                "CannotMerge",
+                f"key column `{name}` is of whole numbers, and rows have {frame.cut[name]}: cut, "
+                "it would be the key of another row; send whole numbers",
+                column=name,
+            )
 
 
 def known_schema(plan: IngestPlan) -> pa.Schema | None:

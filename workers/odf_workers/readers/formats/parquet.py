@@ -21,7 +21,7 @@ from ...slices.schema import NO_VALUE, BadInputSchema, BadRow, Frame, Limits, ch
 from ..values.features import Known, is_wgs84, not_wgs84
 from ..values.forms import not_of
 from ..values.json_scan import not_stored
-from ..values.recast import LEFT_OUT, can_recast, is_naive, left_out, loss, recast
+from ..values.recast import LEFT_OUT, can_recast, first_fraction, is_naive, left_out, loss, recast
 from ..values.rejected import Rejected, shown, sifted
 from ..values.text import BadValue
 from .parquet_bounds import (
@@ -92,9 +92,9 @@ def read_parquet(
         if is_naive(found) and pa.types.is_timestamp(field.type) and field.type.tz:
             warnings.append(f"column `{field.name}` has {NAIVE}")
     warnings += _of_geometries(plain)
-    conversion = _Conversion(columns, stored, wanted, warnings)
+    conversion = _Conversion(columns, stored, wanted, warnings, {})
     batches = conversion.batches(unpacked, rejected, before)
-    return Frame(wanted, batches, warnings, left_out=beyond)
+    return Frame(wanted, batches, warnings, left_out=beyond, cut=conversion.cut)
 
 
 def _of_geometries(file: pq.ParquetFile) -> Iterator[str]:
@@ -221,12 +221,13 @@ def _as_known(stored: pa.Schema, known: Known | None) -> pa.Schema:
 @dataclass(frozen=True, slots=True)
 class _Conversion:
     """From the columns of a file to those of a schema, row by row checked; adds to `warnings` what
-    the types of the schema cannot keep."""
+    the types of the schema cannot keep, and to `cut` the first fraction of a whole number."""
 
     columns: FileColumns
     stored: pa.Schema
     wanted: pa.Schema
     warnings: list[str]
+    cut: dict[str, str]
 
     def batches(
         self, unpacked: Iterator[pa.RecordBatch], rejected: Rejected | None, done: int
@@ -261,4 +262,6 @@ class _Conversion:
             warning = f"column `{field.name}` is {column.type} in the file: {lost}"
             if warning not in self.warnings:
                 self.warnings.append(warning)
+            if field.name not in self.cut and (value := first_fraction(column, made)):
+                self.cut[field.name] = value
         return made

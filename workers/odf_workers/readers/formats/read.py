@@ -220,14 +220,18 @@ def open_splits(read: SplitRead, splits: Sequence[ReaderSplit], rejected: Reject
     """Read the rows of several parts of one table, one after the other. Raises the same errors as
     `open_split`."""
 
+    cut: dict[str, str] = {}
+
     def batches() -> Iterator[pa.RecordBatch]:
         for split in splits:
             with open_split(read, split, rejected) as frame:
                 yield from () if frame is None else frame.batches
+            if frame is not None:
+                cut.update(frame.cut)
 
     with open_split(read, splits[0], None) as first:
         schema = pa.schema([]) if first is None else first.schema
-    return Frame(schema, gathered(batches()))
+    return Frame(schema, gathered(batches()), cut=cut)
 
 
 def _with_header(step: ReadStep) -> ReadStep:

@@ -300,6 +300,14 @@ def _has_fractions(column: pa.Array, _: pa.Array) -> bool:
     return pc.any(pc.not_equal(pc.trunc(column), column)).as_py() is True
 
 
+def first_fraction(column: pa.Array, made: pa.Array) -> str | None:
+    """Return the first number that a conversion to whole numbers has cut; None if it cut none."""
+    if not (_is_fraction(column.type) and pa.types.is_integer(made.type)):
+        return None
+    at = pc.index(pc.not_equal(pc.trunc(column), column), True).as_py()
+    return None if at < 0 else str(column[at].as_py())
+
+
 def _has_more_digits(column: pa.Array, made: pa.Array) -> bool:
     if made.type.scale >= column.type.scale:
         return False
