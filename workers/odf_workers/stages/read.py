@@ -223,8 +223,7 @@ def read_rows(read: PostRead, split: ReaderSplit, rejected: Rejected | None) -> 
             found.nulls.check()
             typed = all_sorted(every, read.order.of_input)
         yield from totals.passed(typed)
-        _check_operations(frame, plan)
-        _check_keys(frame, plan)
+        _check_read(frame, plan)
         yield ReadFacts(
             rows=totals.rows,
             rows_read=rows.seen.rows,
@@ -246,6 +245,12 @@ def read_rows(read: PostRead, split: ReaderSplit, rejected: Rejected | None) -> 
         )
 
 
+def _check_read(frame: Frame, plan: IngestPlan) -> None:
+    """Refuse rows that the merge would take for others. Call this when all rows are read."""
+    _check_operations(frame, plan)
+    _check_keys(frame, plan)
+
+
 def _check_operations(frame: Frame, plan: IngestPlan) -> None:
     """Refuse rows that say what happened to them where the source would not hear it: a row that is
     taken back would be added. Call this when all rows are read."""
@@ -263,8 +268,7 @@ def _check_operations(frame: Frame, plan: IngestPlan) -> None:
 
 
 def _check_keys(frame: Frame, plan: IngestPlan) -> None:
-    """Refuse rows whose key lost a fraction: it became the key of another row. Call this when all
-    rows are read."""
+    """Refuse rows whose key lost a fraction: it became the key of another row."""
     for name in merging_of(plan.merge, plan.vocab).key:
         if name in frame.cut:
             raise BadInput(

@@ -234,14 +234,7 @@ def sql(
             return
         asked = limit if limit is not None or as_json else TABLE_ROWS + 1
         answer = source.document(query, limit=asked, verify=verify, as_table=not as_json)
-    for remark in source.remarks:
-        click.echo(remark, err=True)
-    if not as_json:
-        _print_table(answer["output"], limit)
-        return
-    print_json(answer)
-    if limit is None and len(answer["output"]["data"]) == TABLE_ROWS:
-        click.echo(f"{TABLE_ROWS} row(s); for more, if there are any: --limit N", err=True)
+    _print_document(answer, source.remarks, limit, as_json=as_json)
 
 
 @contextmanager
@@ -260,6 +253,19 @@ def _refuse(*wrong: tuple[bool, str]) -> None:
     for holds, usage in wrong:
         if holds:
             raise click.UsageError(usage)
+
+
+def _print_document(
+    answer: dict[str, Any], remarks: list[str], limit: int | None, *, as_json: bool
+) -> None:
+    for remark in remarks:
+        click.echo(remark, err=True)
+    if not as_json:
+        _print_table(answer["output"], limit)
+        return
+    print_json(answer)
+    if limit is None and len(answer["output"]["data"]) == TABLE_ROWS:
+        click.echo(f"{TABLE_ROWS} row(s); for more, if there are any: --limit N", err=True)
 
 
 def _print_table(output: dict[str, Any], limit: int | None) -> None:
