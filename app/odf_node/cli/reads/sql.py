@@ -33,14 +33,12 @@ from ..shell.output import json_option, print_json, stepwise
 from ..shell.tokens import token_option
 from .sql_sources import (
     PIECE_BYTES,
+    TABLE_ROWS,
     FolderQuery,
     NodeQuery,
     SqlSource,
     lines_as_list,
 )
-
-TABLE_ROWS = 100
-"""Rows that are shown without a limit; it is also what a node answers as JSON by default."""
 
 
 def ask_in_background(
@@ -232,8 +230,7 @@ def sql(
         if not is_document:
             write_pieces(source.rows(query, Format(form), limit=limit), output)
             return
-        asked = limit if limit is not None or as_json else TABLE_ROWS + 1
-        answer = source.document(query, limit=asked, verify=verify, as_table=not as_json)
+        answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
     _print_document(answer, source.remarks, limit, as_json=as_json)
 
 

@@ -50,10 +50,16 @@ class SqlSource(Protocol):
         """Yield the rows of the answer in format `form`, in pieces."""
 
 
+TABLE_ROWS = 100
+"""Rows that are shown without a limit; it is also what a node answers as JSON by default."""
+
+
 def _asked(query: str, limit: int | None, *, verify: bool, as_table: bool) -> dict[str, Any]:
     more: dict[str, Any] = (
         {"dataFormat": "JsonAoA", "schemaFormat": "ArrowJson"} if as_table else {}
     )
+    if limit is None and as_table:
+        limit = TABLE_ROWS + 1  # so that the table says whether there are more
     if limit is not None:
         more["limit"] = limit
     return {"query": query, "include": ["Proof" if verify else "Input"], **more}
