@@ -308,3 +308,12 @@ def test_an_encoding_that_is_not_known_is_told(tmp_path: Path) -> None:
 def test_litter_of_archives_is_no_member(tmp_path: Path) -> None:
     files = {"__MACOSX/._cities.shp": b"x", "._cities.shp": b"x", **members()}
     assert read(archive(files, tmp_path)).num_rows == 2
+
+
+def test_an_attribute_of_a_type_of_later_programs_is_named(tmp_path: Path) -> None:
+    files = members()
+    table = bytearray(files["cities.dbf"])
+    table[table.index(b"people\0") + 11] = ord("I")
+    files["cities.dbf"] = bytes(table)
+    with refusing("MalformedShapefile", match="attribute 'people' has the type 'I', which"):
+        read(archive(files, tmp_path))

@@ -57,6 +57,7 @@ _HIGH = frozenset(
 )
 _END: Any = object()
 _PROJECTION_BYTES = 16_384
+_DBF_HEADER_BYTES, _DBF_TYPES = 1 << 16, "CDFLMN"
 _QUOTED = re.compile(r'\s*(\w+)\s*\[\s*"([^"]*)"')
 _MULTI = {"LineString": "MultiLineString", "Polygon": "MultiPolygon"}
 _DAMAGED = (
@@ -173,6 +174,7 @@ def _opened(base: Path, stack: ExitStack) -> Any:
             files[suffix[1:]] = stack.enter_context(member.open("rb"))
     if "dbf" not in files:
         raise BadInput("MalformedShapefile", "the shapefile has no table of attributes (.dbf)")
+    _check_attributes(base.with_suffix(".dbf"))
     try:
         with _doubts_count():
             return shapefile.Reader(**files, encoding=_encoding(base), encodingErrors="strict")
@@ -180,6 +182,25 @@ def _opened(base: Path, stack: ExitStack) -> Any:
         raise BadInput(
             "MalformedShapefile", f"the shapefile cannot be read ({_short(bad)})"
         ) from None
+
+
+def _check_attributes(table: Path) -> None:
+    """Raise `MalformedShapefile` for an attribute of a type that only later programs than dBase III
+    know, of which the library says the letter alone. Source: the header of dBase tables: from byte
+    32 on 32 bytes for each attribute, its name in 11 and its type in one, until byte 13."""
+    with table.open("rb") as stream:
+        header = stream.read(_DBF_HEADER_BYTES)
+    for at in range(32, len(header) - 31, 32):
+        if header[at] == 13:
+            return
+        name, letter = header[at : at + 11].partition(b"\0")[0], chr(header[at + 11]).upper()
+        if letter not in _DBF_TYPES:
+            raise BadInput(
+                "MalformedShapefile",
+                f"the attribute {name.decode('utf-8', 'replace')!r} has the type {letter!r}, which "
+                f"shapefiles do not have ({', '.join(_DBF_TYPES)} are known): write it as a number "
+                "or a text",
+            )
 
 
 @contextmanager
