@@ -47,7 +47,7 @@ _TYPES = {"N": pa.float64(), "F": pa.float64(), "L": pa.bool_(), "D": pa.date32(
 """Types of attributes by their letter; all others are text. Whole numbers have types of their
 own."""
 _INT64_DIGITS, _DECIMAL_DIGITS = 18, 38
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _FLAGS = {**dict.fromkeys("YyTt1", True), **dict.fromkeys("NnFf0", False), "": None, "?": None}
 _MEASURED = frozenset(
     {shapefile.POINTM, shapefile.MULTIPOINTM, shapefile.POLYLINEM, shapefile.POLYGONM}
