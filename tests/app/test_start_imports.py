@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST = 391
+MOST = 392
 """Modules of ours, packages aside, that a service on an empty node loads. Lower it when there are
 fewer."""
 FOR_LATER = {

@@ -36,7 +36,6 @@ from ....client.uses.describing import (
     readme_event,
     readme_of,
 )
-from ....client.uses.spdx import license_doubt
 from ...auth.access import Action, Unauthenticated
 from ...auth.actors import ANONYMOUS, Actor
 from ...auth.dataset_access import refuse_mirror
@@ -155,6 +154,8 @@ def _seen(said: Mapping[str, str]) -> str:
 
 def _describe(kept: Kept, form: Form) -> Response:
     """Append an event for each thing that the form changes; all are checked before the first."""
+    from ....client.uses.spdx import license_doubt  # its list of licenses is for few visits
+
     known = kept.known
     before = _said(known)
     after = {name: form.get(name, "").replace("\r\n", "\n").strip() for name in before}
