@@ -4,13 +4,11 @@ answer, in order, and none makes an error in the log."""
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 import pytest
 from servers import wait_until
-from threaded_node import ThreadedNode, threaded_node
+from threaded_node import ThreadedNode, all_that_comes, linked, threaded_node
 
 from odf_node.service.processes.server import PatientHttp
 
@@ -25,21 +23,6 @@ LAST = HEALTH.replace(b"Host: x", b"Host: x\r\nConnection: close")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedNode]:
     with threaded_node(tmp_path_factory.mktemp("row") / "node") as node:
         yield node
-
-
-@contextmanager
-def linked(node: ThreadedNode) -> Iterator[socket.socket]:
-    host, _, port = node.url.removeprefix("http://").rstrip("/").partition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as link:
-        yield link
-
-
-def all_that_comes(link: socket.socket) -> bytes:
-    received = b""
-    with suppress(ConnectionResetError):  # what nobody read is told by a reset
-        while piece := link.recv(65_536):
-            received += piece
-    return received
 
 
 def answers(received: bytes) -> list[bytes]:

@@ -6,10 +6,9 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
-from threaded_node import ThreadedNode, threaded_node
+from threaded_node import ThreadedNode, all_that_comes, linked, threaded_node
 
 from odf_node.service.processes.server import PatientHttp
 
@@ -35,17 +34,8 @@ def patient(node, monkeypatch) -> None:
 
 @pytest.fixture
 def link(node) -> Iterator[socket.socket]:
-    host, _, port = node.url.removeprefix("http://").rstrip("/").partition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as link:
+    with linked(node) as link:
         yield link
-
-
-def all_that_comes(link: socket.socket) -> bytes:
-    received = b""
-    with suppress(ConnectionResetError):  # what nobody read is told by a reset
-        while piece := link.recv(4096):
-            received += piece
-    return received
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /sys", b"GET / HTTP/1.1\r\nHost: x\r\nX: "])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,20 @@ def _threaded_node(
         server.should_exit = True
         thread.join(timeout=90)
         node.stores.close()
+
+
+@contextmanager
+def linked(node: ThreadedNode) -> Iterator[socket.socket]:
+    """Yield a connection to the node, for bytes that no client would send."""
+    host, _, port = node.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as link:
+        yield link
+
+
+def all_that_comes(link: socket.socket) -> bytes:
+    """Return what the node sends until it closes the connection."""
+    received = b""
+    with suppress(ConnectionResetError):  # what nobody read is told by a reset
+        while piece := link.recv(65_536):
+            received += piece
+    return received

@@ -390,6 +390,19 @@ def _warnings(records: Records, seen: Preview) -> list[str]:
     return [each for each in told if not each.endswith(NAIVE)] if records.names else told
 
 
+KEYED: dict[str, type[MergeStrategyLedger | MergeStrategySnapshot | MergeStrategyUpsertStream]] = {
+    "ledger": MergeStrategyLedger,
+    "snapshot": MergeStrategySnapshot,
+    "upsert": MergeStrategyUpsertStream,
+}
+"""Merge strategies that need a key, by the names of choices; without a key there is `append`."""
+
+
+def merge_kind(choice: str) -> str:
+    """Return the kind of the merge strategy of a choice, as manifests call it."""
+    return str(KEYED.get(choice, MergeStrategyAppend).__struct_config__.tag)
+
+
 def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
     """Return the merge strategy. Raises `UnusableChoice`."""
     chosen = merge or ("upsert" if key else "append")
@@ -399,14 +412,8 @@ def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
         )
     if bool(key) != (chosen != "append"):
         raise BadInput("UnusableChoice", f"{chosen} {'has no' if key else 'needs a'} key")
-    match chosen:
-        case "ledger":
-            return MergeStrategyLedger(primary_key=tuple(key))
-        case "snapshot":
-            return MergeStrategySnapshot(primary_key=tuple(key))
-        case "upsert":
-            return MergeStrategyUpsertStream(primary_key=tuple(key))
-    return MergeStrategyAppend()
+    keyed = KEYED.get(chosen)
+    return MergeStrategyAppend() if keyed is None else keyed(primary_key=tuple(key))
 
 
 def _notes(found: ProposedColumns) -> list[str]:

@@ -229,8 +229,10 @@ def _check_definition(
     keep its own without a word."""
     if not (choices.merge or choices.key or choices.event_time or visibility == "public"):
         return
+    from ..proposal.proposal import merge_kind
+
     wanted = {
-        "merge": choices.merge and _KINDS.get(choices.merge),
+        "merge": choices.merge and merge_kind(choices.merge),
         "key": choices.key and sorted(choices.key),
         "event_time": choices.event_time or None,
         "visibility": visibility if visibility == "public" else None,
@@ -244,15 +246,6 @@ def _check_definition(
                 "leave the argument out, or change the dataset first",
                 argument=name,
             )
-
-
-_KINDS = {
-    "append": "Append",
-    "ledger": "Ledger",
-    "snapshot": "Snapshot",
-    "upsert": "UpsertStream",
-}
-"""Kinds of merge strategies by the names of choices."""
 
 
 def _definition(dataset: NodeApi, there: Mapping[str, Any]) -> dict[str, Any]:

@@ -253,7 +253,7 @@ def _check_read(frame: Frame, plan: IngestPlan) -> None:
 
 def _check_operations(frame: Frame, plan: IngestPlan) -> None:
     """Refuse rows that say what happened to them where the source would not hear it: a row that is
-    taken back would be added. Call this when all rows are read."""
+    taken back would be added."""
     name = plan.vocab.operation_type_column
     if not takes_operations(plan.merge):
         return

@@ -534,7 +534,6 @@ _OF_JANUARY = (
     "numbers are taken for counts of the unit, and are times of January 1970, to be {}: write "
     "seconds as times"
 )
-UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 BARE = (
     "durations are stored as bare counts of {}, and the column does not say so: another program, "
     "or another version of it, may count in another unit"
@@ -547,7 +546,7 @@ _LOSSES: tuple[tuple[Matches, Matches, Lossy, str], ...] = (
     (pa.types.is_decimal, pa.types.is_floating, _is_no_float, "numbers lose digits, to be {}"),
     *(
         (lambda kind, unit=unit: kind == pa.duration(unit), to_type, _always, BARE.format(words))
-        for unit, words in UNITS.items()
+        for unit, words in _UNITS.items()
         for to_type in (pa.types.is_integer, _is_text)
     ),
     (pa.types.is_temporal, pa.types.is_integer, _always, "times are stored as bare counts"),
